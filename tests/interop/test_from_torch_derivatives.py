@@ -273,6 +273,26 @@ def test_a_backward_that_torch_does_not_export_is_missed_by_the_ops():
         xla_torch.jvp(pickle.loads(pickle.dumps(ours)))(x, x)
 
 
+class Compiled(Sevenfold):
+    """Calls a kernel that takes nothing but memory."""
+
+    @staticmethod
+    def backward(ctx: Any, ct: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            raise RuntimeError("no such kernel")
+        return ct * 7
+
+
+@pytest.mark.parametrize(("function", "reason"), [
+    (Compiled.apply, "cannot be traced: [^;]*RuntimeError: no such kernel"),
+    (lambda x: Sevenfold.apply(x) + torch.rand(3), "cannot be traced: the model draws random numbers")])
+def test_the_warning_says_why_a_backward_is_not_kept(function: Any, reason: str):
+    module = xla_torch.nn.XlaModule.from_torch(function, x := torch.randn(3))
+    for again in (module, pickle.loads(pickle.dumps(module))):
+        with pytest.warns(LostDerivatives, match=reason):
+            again(x.clone().requires_grad_()).sum().backward()
+
+
 def test_a_backward_of_the_module_is_its_derivative():
     ours = xla_torch.from_torch(lambda x: Sevenfold.apply(x).sum(), x := torch.randn(3))
     for again in (ours, pickle.loads(pickle.dumps(ours))):
@@ -326,6 +346,12 @@ def test_a_backward_may_call_its_module():
     model(expected, scale=3.0)["found"].sin().sum().backward()
     assert_close(found.grad, expected.grad)
     assert_close([weights["layer"][name].grad for name in ("weight", "bias")], [p.grad for p in model.parameters()])
+
+
+def test_tangents_go_through_a_backward_that_calls_its_module():
+    layer, x, tangent = nn.Linear(3, 2), torch.randn(4, 3), torch.randn(4, 3)
+    ours = xla_torch.from_torch(lambda x: Again.apply(layer, x, *layer.parameters()).sum(), x)
+    assert_close(xla_torch.jvp(ours)(x, tangent)[1], (tangent @ layer.weight.T).sum().detach())
 
 
 class Keeping(nn.Module):

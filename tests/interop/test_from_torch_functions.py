@@ -198,6 +198,18 @@ def written_apart(x: torch.Tensor) -> torch.Tensor:
     return y + x
 
 
+def polynomials(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([1.5 * x[0] * x[1], 0.5 * (2.5 * x[2].pow(2) - 1.0), x[1] * 3.0], -1)
+
+
+LAYERS = [torch.nn.Linear(3, 2, dtype=F64) for _ in range(3)]
+
+
+def ensemble(x: torch.Tensor) -> torch.Tensor:
+    weights, _ = func.stack_module_state(LAYERS)
+    return func.vmap(lambda w, y: func.functional_call(LAYERS[0], w, (y,)), (0, None))(weights, x).sum()
+
+
 def of_layers(x: torch.Tensor) -> torch.Tensor:
     y = F.layer_norm(x, (3,), x[0], x[1])
     y = F.scaled_dot_product_attention(y[None, None], y[None, None].cos(), x[None, None])[0, 0]
@@ -218,14 +230,21 @@ WITHIN: dict[str, Any] = {
     "jacrev": lambda f, x: func.jacrev(lambda y: y.sin() * f(y))(x),
     "jacfwd": lambda f, x: func.jacfwd(lambda y: y.sin() * f(y))(x),
     "hessian": lambda f, x: func.hessian(f)(x),
+    "vmap of hessian": lambda f, x: func.vmap(func.hessian(lambda row: f(row) * row.sum()))(x),
+    "vmap of jacfwd": lambda f, x: func.vmap(func.jacfwd(lambda row: F.normalize(row.sin(), dim=-1) * f(row)))(x),
+    "vmap of jacrev": lambda f, x: func.vmap(func.jacrev(lambda row: row.sin() * f(row)), chunk_size=2)(x),
+    "jvp of elements": lambda f, x: func.jvp(lambda y: torch.stack([y[0] * y[1], y[2] * f(y)]), (x,), (x.cos(),)),
+    "vmap of jacfwd of TorchScript": lambda f, x: func.vmap(
+        func.jacfwd(lambda row: torch.jit.script(polynomials)(row) * f(row)))(x),
+    "an ensemble": lambda f, x: ensemble(x) * func.grad(f)(x).sum(),
     "what is detached": lambda f, x: func.grad(lambda y: f(y.detach()) * f(y) * y.tanh().data.sum())(x),
     "what has no_grad": lambda f, x: func.grad(lambda y: f(y) * torch.no_grad()(lambda: y.sin().sum())())(x) * x,
     "what is written within no_grad": lambda f, x: func.grad(f)(x) * written_apart(x),
     "layers": lambda f, x: func.grad(of_layers)(x),
     "indices": lambda f, x: func.grad(lambda y: (y[[1, 0, 1]].cumsum(0).sort(0).values * F.max_pool1d(y, 2)).sum())(x),
 }
-QUICK = ("autograd.grad", "autograd.grad, of which none is to be had", "vmap of grad", "what has no_grad",
-         "what is written within no_grad", "layers")
+QUICK = ("vmap of hessian", "jvp of elements", "autograd.grad", "autograd.grad, of which none is to be had", "vmap of grad",
+         "what has no_grad", "what is written within no_grad", "layers")
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp asks for it
@@ -292,6 +311,15 @@ def test_derivatives_by_weights_and_for_each_example():
     found, expected = ours(ours.weights, x), Each()(x)
     for name in ("weight", "bias"):
         torch.testing.assert_close(found[name], expected[name])
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize("function", [
+    lambda v: (v[1:] / v[:2]).sum(), lambda v: (v.clamp(0.5, 1.5) / v).sum()], ids=["a quotient", "what is cut off"])
+def test_products_with_a_tangent_that_is_not_there_are_0(function: Any):
+    """Also where the other factor is infinite."""
+    mapped, x = func.vmap(func.jacfwd(func.grad(function))), torch.tensor([[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
+    torch.testing.assert_close(xla_torch.from_torch(mapped, x)(x), mapped(x), equal_nan=True)
 
 
 @needs_xla

@@ -124,8 +124,8 @@ class TorchDerivatives(GivenPullback):
     """The derivatives of a computation that torch exported, as torch has them. `rules` are the operators among its own that say
     of gradients what their values do not, and `unmarked` those of them that the computation does not know of (see `torch_stops`).
     Where there are none of these, and torch's way back is not to be had, the ops' is as good.
-    `functions` are classes of torch.autograd.Function whose `backward` torch did not export: derivatives are those of what their
-    `forward` does, with a warning."""
+    `functions` are classes of torch.autograd.Function whose `backward` torch did not export, `reason` says why it could not be
+    traced: derivatives are those of what their `forward` does, with a warning."""
 
     rules: tuple[str, ...] = ()
     _missing: frozenset[int | None] = frozenset()
@@ -134,10 +134,11 @@ class TorchDerivatives(GivenPullback):
     """The way forward as it was traced with the way back. None where the computation has checks, which that trace has not."""
 
     def __init__(self, computation: Computation, graph: Graph, rules: Sequence[str], unmarked: Sequence[str],
-                 decompositions: Callable[[], tuple[dict[Any, Any], dict[Any, Any]]], functions: Sequence[str] = ()):
+                 decompositions: Callable[[], tuple[dict[Any, Any], dict[Any, Any]]], functions: Sequence[str] = (),
+                 reason: str = ""):
         super().__init__(computation, self._traced)
         self._graph, self.rules, self._decompositions = graph, (*functions, *rules), decompositions
-        self._unmarked, self._functions = tuple(unmarked), tuple(functions)
+        self._unmarked, self._functions, self._reason = tuple(unmarked), tuple(functions), reason
 
     def _traced(self) -> Computation:
         arguments, results = self._arguments, self._results
@@ -176,7 +177,8 @@ class TorchDerivatives(GivenPullback):
 
     def _warn(self) -> None:
         if self._functions:
-            Lost(self._functions, "torch.export keeps nothing of the backward of a torch.autograd.Function",
+            why = f", and it cannot be traced: {self._reason}" if self._reason else ""
+            Lost(self._functions, f"torch.export keeps nothing of the backward of a torch.autograd.Function{why}",
                  "where it says what its forward says, ignore xla_torch.core.errors.LostDerivatives").warn(self._computation.name)
 
     def _require(self, flags: Mask) -> None:
@@ -202,11 +204,13 @@ class TorchDerivatives(GivenPullback):
         back = Stored.of_computation(self._back) if self._is_there() else None
         ahead = None if self._ahead is None else Stored.of_computation(self._ahead)
         return {"computation": Stored.of_computation(self._computation), "back": back, "ahead": ahead, "rules": self.rules,
-                "unmarked": self._unmarked, "missing": self._missing, "functions": self._functions}
+                "unmarked": self._unmarked, "missing": self._missing, "functions": self._functions,
+                "reason": self._reason}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._computation, self.rules, back = state["computation"].entry(), state["rules"], state["back"]
         self._missing, self._functions, self._unmarked = state["missing"], state["functions"], state["unmarked"]
+        self._reason = state["reason"]
         self._given = _lost if back is None else back.entry
         self._ahead = None if state["ahead"] is None else state["ahead"].entry()
 

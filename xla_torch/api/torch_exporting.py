@@ -80,14 +80,18 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
             return torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
 
+    seen.ends_at_derivatives = True
     try:
         found = export()
         if not torch_functions.is_lost(found):
             _refuse_kept(module, found)
             return found, names
+    except torch_functions.DerivativeFound:
+        pass
     except Exception as error:
         if not (seen.has_derivatives or below_autograd.has_lost(error)):
             raise
+    seen.ends_at_derivatives = False
     try:
         with below_autograd.tracing(module) as renamed:
             found = export()
@@ -335,6 +339,11 @@ def _allclose(input: torch.Tensor, other: torch.Tensor, *options: Any, **named: 
     return bool(torch.isclose(input, other, *options, **named).all())
 
 
+def _truth(tensor: torch.Tensor) -> bool:
+    """A truth is one decision; torch would ask which number it is that is not 0."""
+    return torch.Tensor.__bool__(tensor if tensor.dtype is torch.bool else tensor != 0)
+
+
 def _integer(tensor: torch.Tensor) -> int:
     """As few decisions as the integer needs: 2.5 and 2.75 are the same one."""
     return int(tensor.to(torch.int64).item())
@@ -374,5 +383,6 @@ def _arange(start: Any = None, end: Any = None, step: Any = 1, *, dtype: torch.d
 
 _ASKING: dict[Any, Callable[..., Any]] = {
     torch.equal: _equal, torch.Tensor.equal: _equal, torch.allclose: _allclose, torch.Tensor.allclose: _allclose,
-    torch.Tensor.__int__: _integer, torch.arange: _arange, torch.unbind: _unbind, torch.Tensor.unbind: _unbind,
+    torch.Tensor.__bool__: _truth, torch.Tensor.__int__: _integer, torch.arange: _arange, torch.unbind: _unbind,
+    torch.Tensor.unbind: _unbind,
     torch.Tensor.tolist: _list, torch.Tensor.numpy: _array, torch.Tensor.__array__: _array}

@@ -22,6 +22,7 @@ from ..pytree.signatures import Signature
 from ..pytree.structure import Path, Structure
 from ..runtime.computation import XlaComputation
 from ..storage import inline_regions, torch_graphs, torch_private
+from ..storage.applied_functions import functions_applied
 from ..storage.value_reads import has_reads
 from . import (
     torch_exporting,
@@ -103,7 +104,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
 
     def imported() -> TorchFunction:
         nonlocal reads
-        (exported, names), lost = torch_private.functions_applied(
+        (exported, names), lost = functions_applied(
             lambda: torch_exporting.exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
         make = functools.partial(_imported, names=names, functions=lost, **options)
         if torch_sizes.are_unknown(exported):
@@ -134,7 +135,7 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
     """A program traced with the values of an example: with bounded sizes where that will do, or else with the example's."""
 
     def made(fixes_sizes: bool, fixes_numbers: bool = False) -> TorchFunction:
-        (exported, names), lost = torch_private.functions_applied(
+        (exported, names), lost = functions_applied(
             lambda: torch_exporting.exported_by_values(given, args, kwargs, fixes_sizes, fixes_numbers, trusts))
         labels = torch_exporting.labels(exported, options["by_arguments"])
         function = _imported(exported, names=names, functions=lost, example=_example(lost, given, args, kwargs), **options)
@@ -237,19 +238,21 @@ class _Import:
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
             back = self._own_backward(computation)
-            if back is not None:
+            if isinstance(back, Computation):
                 return torch_own_backward.OwnBackward(computation.program.authored, back, (*self._functions, *self._lost))
             return TorchDerivatives(computation.program.authored, self._graph(), self._lost, self._unmarked,
-                                    operator_decompositions, self._functions)
+                                    operator_decompositions, self._functions, back)
         if self._derivatives == "as written":
             return AS_WRITTEN
         lost = (*self._functions, *self._unmarked)
         return Lost(lost, "a module that torch exported") if lost else None
 
-    def _own_backward(self, computation: XlaComputation) -> Computation | None:
-        """The way back that a torch.autograd.Function says, where there is one and it can be traced."""
-        if self._example is None or any(spec.target == torch_random.STATE for spec in self._weights):
-            return None
+    def _own_backward(self, computation: XlaComputation) -> Computation | str:
+        """The way back that a torch.autograd.Function says, or why there is none."""
+        if self._example is None:
+            return ""
+        if any(spec.target == torch_random.STATE for spec in self._weights):
+            return "the model draws random numbers"
         number = iter(range(len(self._given)))
         args, kwargs = torch_private.pytree.tree_unflatten([*number], self._core.call_spec.in_spec)
         asked = (args, {name: kwargs[name] for name in self._example.kwargs})

@@ -18,13 +18,17 @@ from ..storage.torch_private import Operator
 Lengths = torch.Tensor | Sequence[int]
 
 
+class DerivativeFound(BaseException):
+    """Ends an export that would make constants of a derivative: a model that catches every Exception does not catch it."""
+
+
 class InOthers(TorchFunctionMode):
     """While it is on, functions are what they are in others. It sees whether something is differentiated."""
 
     def __init__(self, ways: Mapping[Any, Callable[..., Any]]):
         super().__init__()
         self._ways = ways
-        self.has_derivatives = False
+        self.has_derivatives = self.ends_at_derivatives = False
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if not torch.compiler.is_dynamo_compiling():
@@ -39,7 +43,10 @@ class InOthers(TorchFunctionMode):
     def _see(self, func: Any) -> None:
         if func in (torch.autograd.backward, torch.Tensor.backward):
             raise UnsupportedError("backward() within the model", subject="from_torch", expected="torch.autograd.grad")
-        self.has_derivatives |= func is torch.autograd.grad or torch_private.transforms_are_active()
+        is_derivative = func is torch.autograd.grad or not all(torch_private.transforms_are_vmap())
+        self.has_derivatives |= is_derivative or torch_private.transforms_are_active()
+        if is_derivative and self.ends_at_derivatives:
+            raise DerivativeFound
 
 
 def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..autodiff.given import GivenPullback
+from ..core.errors import XlaError
 from ..hlo.derivatives import Lost, bringing
 from ..hlo.ir import Computation
 from ..storage import torch_private
@@ -55,7 +56,8 @@ class _Run(torch.nn.Module):
         if not moving:
             return [None] * len(active)
         ends, given = zip(*moving, strict=True)
-        return torch.autograd.grad(ends, active, given, allow_unused=True)
+        # The way forward of tangents is what differentiates this by the cotangents.
+        return torch.autograd.grad(ends, active, given, create_graph=True, allow_unused=True)
 
 
 class _Gradients(torch.nn.Module):
@@ -83,8 +85,8 @@ def _filled(gradient: torch.Tensor | None, tensor: torch.Tensor) -> torch.Tensor
 
 
 def way_back(example: Example, computation: Computation, weights: Mapping[str, torch.Tensor], fixed: Sequence[str],
-             order: Sequence[int], results: Sequence[int | None], convert: Callable[..., Any]) -> Computation | None:
-    """The program of the gradients, or None where it cannot be traced.
+             order: Sequence[int], results: Sequence[int | None], convert: Callable[..., Any]) -> Computation | str:
+    """The program of the gradients, or why it cannot be traced.
 
     `weights` are the program's first parameters by name, those of them that the module writes into are `fixed`; the others are
     the leaves of the arguments at the places in `order`. `results` says which of the module's results each of the program's is.
@@ -109,6 +111,18 @@ def way_back(example: Example, computation: Computation, weights: Mapping[str, t
             warnings.simplefilter("ignore")
             function = convert(module, {name: moving(t) for name, t in weights.items()}, [moving(leaves[k]) for k in order],
                                cotangents)
-    except Exception:  # whatever torch raises, or an operator that has no rule
-        return None
-    return None if function.weights or function.replaced else function.computation.program.authored
+    except Exception as error:  # whatever torch raises, or an operator that has no rule
+        return _reason(error)
+    if function.weights or function.replaced:
+        return "it draws random numbers or writes into buffers"
+    return function.computation.program.authored
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line."""
+    if not isinstance(error, XlaError):
+        return f"{type(error).__name__}: {str(error).strip().partition(_LINE)[0]}"
+    return ", ".join(str(part) for part in (error.what, error.got, error.where) if not (isinstance(part, str) and not part))
+
+
+_LINE = "\n"

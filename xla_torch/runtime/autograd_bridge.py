@@ -55,7 +55,7 @@ def call_with_autograd(program: Program | Member, tensors: Sequence[torch.Tensor
 
 def _needs_under_transforms(tensors: Sequence[torch.Tensor]) -> Mask:
     """Which tensors some transform differentiates, down to the next vmap: below it the batched program has a plan of its own."""
-    if torch_private.innermost_is_vmap():
+    if torch_private.transforms_are_vmap()[-1:] == [True]:
         return (False,) * len(tensors)
     return tuple(map(_is_tracked, tensors))
 

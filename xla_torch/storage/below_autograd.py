@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..core.errors import UnsupportedError
 from .function_modes import DETACHES, FunctionMode, on_tensors
-from .torch_private import READING, level_of_transforms, private, pytree
+from .torch_private import READING, Operator, is_view, level_of_transforms, private, pytree
 
 _proxies = private(torch, "fx.experimental.proxy_tensor")
 _modes, _pop, _push = (private(torch, f"overrides.{name}") for name in (
@@ -35,7 +35,7 @@ def tracing(module: torch.nn.Module) -> Iterator[dict[Any, Any]]:
     def traced(*args: Any, **kwargs: Any) -> Any:
         module.forward = forward
         try:
-            return _traced(forward, args, kwargs, renamed)
+            return _traced(forward, args, kwargs, [*module.parameters(), *module.buffers()], renamed)
         finally:
             module.forward = traced
 
@@ -66,15 +66,17 @@ class _Again(torch.fx.Interpreter):
         return found
 
 
-def _traced(function: Callable[..., Any], args: Any, kwargs: Any, renamed: dict[Any, Any]) -> Any:
-    """What the function gives, by operators that are traced apart and then run."""
+def _traced(function: Callable[..., Any], args: Any, kwargs: Any, weights: Sequence[torch.Tensor],
+            renamed: dict[Any, Any]) -> Any:
+    """What the function gives, by operators that are traced apart and then run. `weights` are tensors that it knows: numbers that
+    it reads from others are constants."""
     leaves, tree = pytree.tree_flatten((args, kwargs))
     at = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     out_tree: list[Any] = []
 
     def flat(*tensors: torch.Tensor) -> list[Any]:
         whole = list(leaves)
-        for k, tensor in zip(at, tensors, strict=True):
+        for k, tensor in zip(at, tensors, strict=False):
             whole[k] = tensor
         args, kwargs = pytree.tree_unflatten(whole, tree)
         with _Stops(), sdpa_kernel(SDPBackend.MATH):  # the others have no derivative of their derivative
@@ -83,12 +85,17 @@ def _traced(function: Callable[..., Any], args: Any, kwargs: Any, renamed: dict[
         return results
 
     with _alone(), torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
-        module = _proxies.make_fx(flat)(*[leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at])
+        given = [leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at]
+        module = _proxies.make_fx(flat, {torch.ops.aten._efficientzerotensor.default: _zeros})(*given, *weights)
     for one in module.modules():
         if isinstance(one, torch.fx.GraphModule):
+            _keep_zeros(one.graph)
             _undetach(one.graph)
             one.recompile()
-    return pytree.tree_unflatten(_Again(module, renamed).run(*[leaves[k] for k in at]), out_tree[-1])
+    modes = [getattr(weight, "fake_mode", None) for weight in weights]
+    for mode in {id(mode): mode for mode in modes if mode is not None}.values():
+        mode.epoch += 1  # numbers that this trace read from weights are read again
+    return pytree.tree_unflatten(_Again(module, renamed).run(*[leaves[k] for k in at], *weights), out_tree[-1])
 
 
 class _Stops(FunctionMode):
@@ -214,6 +221,37 @@ def _undetach(graph: torch.fx.Graph) -> None:
         else:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+
+
+def _zeros(size: Sequence[Any], **options: Any) -> torch.Tensor:
+    """The zeros of a tangent that is not there. torch's tensors without memory have the shapes of their products computed on
+    another device, where a trace of nested transforms fails."""
+    with torch.fx.traceback.annotate({_ABSENT: True}):
+        return torch.zeros(size, **options)
+
+
+_ABSENT = "xla_torch.absent"
+
+
+def _keep_zeros(graph: torch.fx.Graph) -> None:
+    """Let products with absent tangents be 0, as torch has them, also where the other factor is infinite or NaN."""
+    absent: set[Any] = set()
+    for node in list(graph.nodes):
+        places = _FACTORS.get(node.target)
+        if node.target is torch.ops.aten.zeros.default and _ABSENT in node.meta.get("custom", {}):
+            absent.add(node)
+        elif places and not absent.isdisjoint(node.args[:places]):
+            with graph.inserting_after(node):
+                zeros = graph.call_function(torch.ops.aten.zeros_like.default, (node,))
+            zeros.meta = dict(node.meta)
+            node.replace_all_uses_with(zeros, lambda user, made=zeros: user is not made)
+            absent.add(zeros)
+        elif isinstance(node.target, Operator) and is_view(node.target) and node.args[0] in absent:
+            absent.add(node)
+
+
+_FACTORS = {torch.ops.aten.mul.Tensor: 2, torch.ops.aten.div.Tensor: 1, torch.ops.aten.linalg_cross.default: 2}
+"""How many of their first arguments make products of absent tangents 0."""
 
 
 def has_lost(error: Exception) -> bool:

@@ -12,7 +12,6 @@ import ctypes
 import functools
 import importlib
 import linecache
-import threading
 import types
 import warnings
 import weakref
@@ -25,7 +24,6 @@ import torch.distributed
 import torch.fx.graph_module
 from torch.autograd import forward_ad
 
-from ..core import forks
 from ..core.errors import MissingDependency
 from ..core.versions import Window
 
@@ -72,10 +70,9 @@ def level_of_transforms() -> int:
     return len(_interpreters() or ())
 
 
-def innermost_is_vmap() -> bool:
-    """Whether the innermost transform that is on is torch.func.vmap."""
-    stack = _interpreters()
-    return bool(stack) and stack[-1].key() == _VMAP
+def transforms_are_vmap() -> list[bool]:
+    """Of each transform that is on, the outermost first, whether it is torch.func.vmap. The others differentiate."""
+    return [one.key() == _VMAP for one in _interpreters() or ()]
 
 
 # ------------------------------------------------------------------------------------------------ modes
@@ -476,25 +473,3 @@ def unknown_to_onnx(exported: Any) -> list[str]:
     nodes = [node for module in prepared.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
              for node in module.graph.nodes if node.op == "call_function" and hasattr(node.target, "namespace")]
     return sorted({str(node.target) for node in nodes if private(dispatching, "dispatch")(node, known)[0] is None})
-
-
-_applying = forks.Lock()
-
-
-def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
-    """What `run` gives, and the names of the classes of torch.autograd.Function, torch's own apart, that it applies in this
-    thread. torch.export writes down what their forward does, and nothing of their backward."""
-    names: dict[str, None] = {}
-    with _applying:
-        apply, thread = torch.autograd.Function.__dict__["apply"], threading.get_ident()
-
-        def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
-                names[cls.__qualname__] = None
-            return apply.__get__(None, cls)(*args, **kwargs)
-
-        torch.autograd.Function.apply = classmethod(noted)  # pyright: ignore[reportAttributeAccessIssue]
-        try:
-            return run(), tuple(names)
-        finally:
-            torch.autograd.Function.apply = apply
