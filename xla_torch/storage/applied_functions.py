@@ -21,7 +21,7 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
     thread."""
     names: dict[str, None] = {}
     with _applying:
-        apply, thread = _Function.__dict__["apply"], threading.get_ident()
+        apply, below, thread = _Function.__dict__["apply"], _Base.__dict__.get("apply"), threading.get_ident()
 
         def note(cls: type) -> None:
             if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
@@ -33,7 +33,8 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
 
         def noted_below(cls: type, *args: Any, **kwargs: Any) -> Any:
             note(cls)
-            return super(_Base, cls).apply(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+            inner: Any = below.__get__(None, cls) if below is not None else getattr(super(_Base, cls), "apply")  # noqa: B009
+            return inner(*args, **kwargs)
 
         # A model that keeps `Function.apply` as a function does not ask the class for it, but comes to its base.
         _Function.apply, _Base.apply = classmethod(noted), classmethod(noted_below)
@@ -41,4 +42,7 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
             return run(), tuple(names)
         finally:
             _Function.apply = apply
-            del _Base.apply
+            if below is None:
+                del _Base.apply
+            else:
+                _Base.apply = below

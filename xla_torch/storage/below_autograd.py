@@ -21,6 +21,7 @@ from .function_modes import DETACHES, FunctionMode, on_tensors
 from .torch_private import READING, Operator, is_view, level_of_transforms, private, pytree
 
 _proxies = private(torch, "fx.experimental.proxy_tensor")
+_zero_tangents = private(torch, "ops.aten._efficientzerotensor.default")
 _modes, _pop, _push = (private(torch, f"overrides.{name}") for name in (
     "_get_current_function_mode_stack", "_pop_mode", "_push_mode"))
 
@@ -86,7 +87,7 @@ def _traced(function: Callable[..., Any], args: Any, kwargs: Any, weights: Seque
 
     with _alone(), torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         given = [leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at]
-        module = _proxies.make_fx(flat, {torch.ops.aten._efficientzerotensor.default: _zeros})(*given, *weights)
+        module = _proxies.make_fx(flat, {_zero_tangents: _zeros})(*given, *weights)
     for one in module.modules():
         if isinstance(one, torch.fx.GraphModule):
             _keep_zeros(one.graph)
