@@ -143,7 +143,7 @@ release: $(tools)
 
 # All that is measured in seconds and bytes. WRITE=1 puts the tables of the first few into tests/benchmarks/README.md; `make pages`
 # draws them.
-TABLES := rivals first_seconds memory large_programs scaling busy torch_operators jax_functions
+TABLES := rivals first_seconds memory large_programs scaling busy torch_operators jax_functions gradients_against_xla
 OTHERS := against_xla bundles collectives constants gradients literals load loops mesh_sizes meshes
 bench: $(full)
 	@for name in $(TABLES); do echo "== $$name"; $(PYTHON) tests/benchmarks/$$name.py $(if $(WRITE),--write) || exit 1; done
