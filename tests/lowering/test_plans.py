@@ -249,6 +249,27 @@ def test_copies_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(ours(x), want)
 
 
+def test_a_large_plan_runs_its_drafts_until_its_chunks_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "NATIVE_MERGE", 0)
+    monkeypatch.setattr(tuning, "NATIVE_SORT", 0)
+    monkeypatch.setattr(tuning, "DRAFTED_PLAN", 0)
+    x = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    want = jax.tree.leaves(scan(jnp.asarray(x)))
+    ours = xla_torch.from_jax(scan, x)
+    (plan,) = plans_of(ours)
+    is_ready = type(plan.chunks[0]).is_ready
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(plan.chunks[0]), "is_ready", lambda chunk: bool(chunk.own) and is_ready(chunk))
+        for _ in range(2):
+            for a, b in zip(jax.tree.leaves(ours(torch.from_numpy(x))), want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5)
+        assert plan.running is plan.drafts
+    for a, b in zip(jax.tree.leaves(ours(torch.from_numpy(x))), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert plan.running is plan.chunks
+    assert [instance.chunks is plan.chunks for instance in plan._idle] == [True]
+
+
 @pytest.mark.parametrize("count", [255, 256, 257, 600])
 def test_chunks_are_of_bounded_length(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "BUNDLE_MOST", 64)

@@ -43,7 +43,6 @@ pytestmark = [pytest.mark.skipif(not WILD.is_dir(), reason="the programs are not
 @pytest.fixture(autouse=True)
 def with_native_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Awaited, "begin", lambda self: None)  # it is planned, and not made
-    monkeypatch.setattr(NativePlan, "begin", lambda self: None)
     with native_after(3600.0, tmp_path):
         yield
 

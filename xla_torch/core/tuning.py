@@ -305,6 +305,11 @@ NATIVE_TEXT = 1 << 13
 """Bytes of a source up to which its length hardly shows in what compiling takes. One of five times as many is worth it from five
 times `NATIVE_AFTER` on."""
 
+DRAFTED_PLAN = 1 << 18
+"""Bytes of C in a plan from which on its functions are compiled without optimisation first, which takes a sixth of the time
+(MJX's step with contacts and its gradient, 850,000 bytes: 1.9 s and then 0.7 ms a call, 10.8 s and then 0.07; torch's calls take
+31 ms). Below, compilation ends before much is gained."""
+
 NATIVE_CALL = 2e-6
 """Seconds that an op of a loop's body takes in torch at least."""
 

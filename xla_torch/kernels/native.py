@@ -166,10 +166,10 @@ def is_readable(tensor: torch.Tensor) -> bool:
 
 class Awaited:
     """A source whose function is run once it is there, and torch's calls until then; `what` it is, for a warning. The function
-    `waits` to be made before anything runs where torch's calls have other bits."""
+    `waits` to be made before anything runs where torch's calls have other bits. `own` are options of the compiler for it."""
 
-    def __init__(self, text: str, what: str, waits: bool = False):
-        self.text, self.what, self.waits = text, what, waits
+    def __init__(self, text: str, what: str, waits: bool = False, own: tuple[str, ...] = ()):
+        self.text, self.what, self.waits, self.own = text, what, waits, own
         self.seconds = 0.0
         """What torch's calls have taken so far."""
         self.code: MachineCode | None = None
@@ -178,7 +178,7 @@ class Awaited:
     def begin(self) -> None:
         """Begin to compile, beside whatever comes next."""
         if not math.isinf(tuning.NATIVE_AFTER):
-            self.code = machine_code(self.text, options())
+            self.code = machine_code(self.text, (*options(), *self.own))
             self.code.make()
 
     def is_ready(self) -> bool:
@@ -187,7 +187,7 @@ class Awaited:
         if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
             return False
         if (code := self.code) is None:
-            code = self.code = machine_code(self.text, options())
+            code = self.code = machine_code(self.text, (*options(), *self.own))
         if code.function is None and (self.waits or self.seconds >= made_after(self.text)):
             code.make()
             if self.waits or after == 0:

@@ -42,9 +42,9 @@ class Function:
 class _Chunk(torch.nn.Module, Awaited):
     """A native function of a plan."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *own: str) -> None:
         torch.nn.Module.__init__(self)
-        Awaited.__init__(self, text, "a group of small ops")
+        Awaited.__init__(self, text, "a group of small ops", own=own)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
@@ -68,29 +68,33 @@ class NativePlan(torch.nn.Module):
         self.chunks = [_Chunk(text) for text in texts]
         self.within = torch.nn.ModuleList([*self.chunks, *(f.module for f in functions)])
         self.length = sum(map(len, texts))
+        self.drafts = [_Chunk(text, "-O0") for text in texts] if self.length >= tuning.DRAFTED_PLAN else []
+        """What runs until the chunks are there: the same functions, for which the compiler takes a sixth of the time."""
         self.asks = any(op == Op.ASK for op in plan.code) or any(s.asks for s in plan.sources)
         self.seconds = 0.0
         self._idle: list[_Instance] = []
-        self._ready = False
+        self.running: list[_Chunk] = []
+        """The chunks or their drafts, once there is code of all of them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_idle": [], "_ready": False}
-
-    def begin(self) -> None:
-        """Begin to compile, beside whatever comes next."""
-        for chunk in self.chunks:
-            chunk.begin()
+        return {**super().__getstate__(), "_idle": [], "running": []}
 
     def is_ready(self) -> bool:
         """Whether all native code is there; it is made when torch's calls have taken some time."""
-        if self._ready:
-            return not (torch.compiler.is_compiling() or torch_private.is_watched() or math.isinf(tuning.NATIVE_AFTER))
+        if self.running is not self.chunks:
+            if self._all_are_ready(self.chunks):
+                self.running = self.chunks
+            elif not self.running and self.drafts and self._all_are_ready(self.drafts):  # what is asked for last comes first
+                self.running = self.drafts
+        may_run = not (torch.compiler.is_compiling() or torch_private.is_watched() or math.isinf(tuning.NATIVE_AFTER))
+        return bool(self.running) and may_run
+
+    def _all_are_ready(self, chunks: Sequence[_Chunk]) -> bool:
         share = self.seconds / max(1.0, self.length / tuning.NATIVE_TEXT)
-        for chunk in self.chunks:
+        for chunk in chunks:
             chunk.seconds = share * max(1.0, len(chunk.text) / tuning.NATIVE_TEXT)  # due when the plan is
-        states = [chunk.is_ready() for chunk in self.chunks]  # each is asked, and so begun
-        self._ready = all(states)
-        return self._ready
+        states = [chunk.is_ready() for chunk in chunks]  # each is asked, and so begun
+        return all(states)
 
     def timed(self, call: torch.nn.Module, *inputs: torch.Tensor) -> Tensors:
         """What torch's calls give, whose time counts for when native code is made."""
@@ -109,10 +113,13 @@ class NativePlan(torch.nn.Module):
     def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> Tensors:
         """Run the plan on contiguous tensors, the inputs' and the results', at these addresses; the results, with the rows of
         each stack."""
+        running = self.running
         try:
             instance = self._idle.pop()
         except IndexError:
-            instance = _Instance(self)
+            instance = _Instance(self, running)
+        if instance.chunks is not running:
+            instance = _Instance(self, running)
         if self.plan.stacks:
             results = instance.run_with_stacks(self, inputs, results, addresses)
         else:
@@ -132,9 +139,9 @@ def _address(function: Any) -> int:
 class _Instance:
     """Memory of one run of a plan, used again by the next one."""
 
-    def __init__(self, module: NativePlan):
-        plan = module.plan
-        functions = {chunk.text: chunk.function for chunk in module.chunks}
+    def __init__(self, module: NativePlan, chunks: Sequence[_Chunk]):
+        plan, self.chunks = module.plan, chunks
+        functions = {chunk.text: chunk.function for chunk in chunks}
         self.driver = functions[DRIVER]
         code = list(plan.code)
         for place, number in plan.functions.items():
