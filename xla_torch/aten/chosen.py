@@ -48,11 +48,9 @@ def places_where(x: XlaOp) -> list[XlaOp]:
 def _masked_select(self: XlaOp, mask: XlaOp, result: Shape) -> XlaOp:
     sizes = broadcast_sizes(self.shape.dimensions, mask.shape.dimensions)
     if 0 in sizes:
-        return full(self.builder, 0, result)
+        return full(self.builder, 0, Shape.array(result.element_type, [0]))
     flat, where = (ops.Reshape(spread(x, sizes), [math.prod(sizes)]) for x in (self, mask))
     places = chosen(where)
-    if not math.prod(sizes):
-        return ops.SetDimensionSize(full(flat.builder, 0, flat.shape.with_dimensions(places.shape.dimensions)), 0, 0)
     column = ops.Reshape(places, [places.shape.dimensions[0], 1])
     return ops.Gather(flat, column, GatherDimensionNumbers((), (0,), (0,), 1), [1])
 
@@ -60,7 +58,7 @@ def _masked_select(self: XlaOp, mask: XlaOp, result: Shape) -> XlaOp:
 @rule("nonzero")
 def _nonzero(self: XlaOp, result: Shape) -> XlaOp:
     if not self.shape.element_count:
-        return full(self.builder, 0, result)
+        return full(self.builder, 0, Shape.array(S64, [0, self.shape.rank]))
     if not self.shape.rank:
         there = ops.Reshape(cast(self, PRED), [1])
         return ops.SetDimensionSize(full(self.builder, 0, Shape.array(S64, [2, 0])), summed(cast(there, S32), [0]), 0)
