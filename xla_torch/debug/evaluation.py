@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..core.budget import stepwise
-from ..core.shape import UNBOUNDED, Shape
+from ..core.shape import Shape
 from ..distributed.participant import current_participant
 from ..hlo.ir import Computation, Instruction
 from ..hlo.literals.literal import Literal
 from ..hlo.regions import branches_of, callee, is_branching, is_call, is_loop, loop_of
+from ..hlo.stacks import is_stack
 from ..hlo.tree import arrays, from_arrays
 from ..kernels import loops, stack
 from ..lowering import numerics
@@ -106,7 +107,7 @@ def run_watched(program: str, computation: Computation, tensors: Sequence[torch.
 
 def _own(evaluator: Evaluator, value: Value, shape: Shape) -> torch.Tensor:
     """A leaf of the result in the boundary's dtype, as a tensor that nothing else holds."""
-    if UNBOUNDED in shape.dimensions:
+    if is_stack(shape):
         value = stack.packed(value, shape.dimensions[1:], storage_dtype(shape.element_type), evaluator.device)
     elif isinstance(value, Splat) and isinstance(value.scalar, Host):
         value = torch.full(value.dims, value.scalar.value, dtype=storage_dtype(shape.element_type), device=evaluator.device)

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from ..core.forks import cached_property
-from ..core.shape import UNBOUNDED, Shape
+from ..core.shape import Shape
 from ..hlo.ir import Instruction, Token
 from ..hlo.printer import PrintOptions, print_instruction
+from ..hlo.stacks import is_stack
 from ..hlo.tree import arrays, mapped
 from ..lowering import numerics
 from ..lowering.values import Runner, Value
@@ -144,7 +145,7 @@ class Step:
 def outside(runner: Runner, value: Value, shape: Shape) -> Any:
     """A value of a program as its boundary shows it."""
     def leaf(own: Shape, part: Value) -> Any:
-        if not own.is_array or isinstance(part, Token) or UNBOUNDED in own.dimensions:
+        if not own.is_array or isinstance(part, Token) or is_stack(own):
             return None
         return numerics.from_storage(runner.materialise(part, own), own.element_type)
 
