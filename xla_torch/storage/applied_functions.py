@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,28 +22,23 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
     thread."""
     names: dict[str, None] = {}
     with _applying:
-        apply, below, thread = _Function.__dict__["apply"], _Base.__dict__.get("apply"), threading.get_ident()
+        own, of_base, thread = vars(_Function)["apply"], vars(_Base).get("apply"), threading.get_ident()
 
-        def note(cls: type) -> None:
-            if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
-                names[cls.__qualname__] = None
+        def noting(apply: Any) -> Any:
+            def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
+                if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
+                    names[cls.__qualname__] = None
+                return apply.__get__(None, cls)(*args, **kwargs)
 
-        def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
-            note(cls)
-            return apply.__get__(None, cls)(*args, **kwargs)
-
-        def noted_below(cls: type, *args: Any, **kwargs: Any) -> Any:
-            note(cls)
-            inner: Any = below.__get__(None, cls) if below is not None else getattr(super(_Base, cls), "apply")  # noqa: B009
-            return inner(*args, **kwargs)
+            return classmethod(noted)
 
         # A model that keeps `Function.apply` as a function does not ask the class for it, but comes to its base.
-        _Function.apply, _Base.apply = classmethod(noted), classmethod(noted_below)
+        _Function.apply, _Base.apply = noting(own), noting(inspect.getattr_static(_Base, "apply"))
         try:
             return run(), tuple(names)
         finally:
-            _Function.apply = apply
-            if below is None:
+            _Function.apply = own
+            if of_base is None:
                 del _Base.apply
             else:
-                _Base.apply = below
+                _Base.apply = of_base
