@@ -22,6 +22,7 @@ from ..kernels import collective, indexing
 from ..kernels.blocked import blocked
 from ..kernels.calls import EXPAND, FRESH_METHODS, RESHAPE, VIEWS, known
 from ..kernels.native_fusions import foreach
+from .patterns import copied
 
 
 def out_variant(node: Node) -> Callable[..., Any] | None:
@@ -270,7 +271,7 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
                 _copy_before_reshape(graph, value)
             elif is_shared or larger:
                 with graph.inserting_after(_last_reader(value, larger, storage)) if larger else graph.inserting_before(output):
-                    value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
+                    value = copied(graph, value)
             elif not _is_dense(value) or known(value.target).memory == "ordered":
                 with graph.inserting_before(output):
                     value = graph.call_method("contiguous", (value,))
@@ -286,8 +287,7 @@ def _is_reshaped(value: Node) -> bool:
 def _copy_before_reshape(graph: Graph, value: Node) -> None:
     """Copy what is reshaped: to reshape what repeats itself is a copy already, and behind it would come another one."""
     with graph.inserting_before(value):
-        copied = graph.call_function(torch.clone, (value.args[0],), {"memory_format": torch.contiguous_format})
-    value.args = (copied, *value.args[1:])
+        value.args = (copied(graph, value.args[0]), *value.args[1:])
 
 
 def _larger_arrays(value: Node, storage: _Storage) -> list[Node]:

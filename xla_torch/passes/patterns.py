@@ -1,4 +1,4 @@
-"""Questions about the nodes of a graph, for passes that match patterns.
+"""Questions about the nodes of a graph, for passes that match patterns, and a copy that passes make.
 
 An argument of a call may be another call, an input, a constant or a plain number: each question has an answer for all of them.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 
 def arguments(node: Any, functions: Collection[Any], count: int) -> tuple[Any, ...]:
@@ -34,3 +34,8 @@ def number_of(root: torch.nn.Module, node: Any) -> complex | None:
         return None
     number = tensor[(0,) * tensor.dim()].item()
     return number if cmath.isfinite(number) else None
+
+
+def copied(graph: Graph, value: Any) -> Node:
+    """A call that copies a value, with its elements in the order of its dimensions."""
+    return graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from typing import cast
 
-import torch
 from torch.fx import Graph, Node
 
 from ..core import tuning
 from ..kernels.calls import EXPAND, known
-from .patterns import array_of
+from .patterns import array_of, copied
 
 Dims = tuple[int, ...]
 
@@ -50,7 +49,7 @@ def _spread(graph: Graph, node: Node, operand: Node, spread: dict[tuple[Node, Di
         with graph.inserting_after(source):
             shown = graph.call_method(EXPAND, (source, list(dims)))
         with graph.inserting_after(shown):
-            copy = graph.call_function(torch.clone, (shown,), {"memory_format": torch.contiguous_format})
+            copy = copied(graph, shown)
         shown.meta["array"] = copy.meta["array"] = (dims, source.meta["array"][1])
         spread[source, dims] = copy
     if not is_expansion:
