@@ -287,7 +287,29 @@ def _deepcopy(input: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     return input.detach().clone().requires_grad_(input.requires_grad)
 
 
+_tensor: Callable[..., torch.Tensor] = torch_private.private(torch, "_refs.tensor")
+"""In Python, which takes numbers that were read from tensors."""
+
+
+def _as_tensor(data: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    make = _tensor if _has_symbols(data) else torch.as_tensor
+    return make(data, dtype=dtype, device=device)
+
+
+def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, device: Any = None, **options: Any
+                ) -> torch.Tensor:
+    if not _has_symbols(data):
+        return self.new_tensor(data, dtype=dtype, device=device, **options)
+    return _tensor(data, dtype=dtype or self.dtype, device=device or self.device, **options)
+
+
+def _has_symbols(data: Any) -> bool:
+    """Whether there are numbers that were read from tensors."""
+    return any(isinstance(one, (torch.SymInt, torch.SymFloat, torch.SymBool)) for one in torch_private.pytree.tree_leaves(data))
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
     torch.Tensor.__deepcopy__: _deepcopy,
     torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
     torch.combinations: _combinations,

@@ -213,7 +213,8 @@ class _Reading:
         several = isinstance(stated, (list, tuple))
         tensors: list[Any] = list(stated) if several else [stated]
         shapes = [None if v is None else self._shape(v, f"the result of {name}") for v in tensors]
-        known = all(self._sizes.is_known(v) for v in (*tensors, *(n.meta.get("val") for n in node.all_input_nodes)))
+        taken = [n.meta.get("val") for n in node.all_input_nodes]
+        known = all(self._sizes.is_known(v) for v in (*tensors, *(v for v in taken if isinstance(v, torch.Tensor))))
         if not known and torch.Tag.pointwise not in node.target.tags:  # pyright: ignore
             check_dynamic(name, arguments)
         expected = shapes if several else shapes[0]

@@ -7,7 +7,7 @@ from ..core.shape import Shape
 from ..functions.contraction import DotDimensionNumbers
 from ..functions.hlo_builder import XlaOp
 from .operator_rules import rule
-from .values import Number, aligned, full
+from .values import Value, aligned, full, is_number
 
 
 def product(lhs: XlaOp, rhs: XlaOp, batch: int = 0) -> XlaOp:
@@ -27,12 +27,12 @@ def _bmm(self: XlaOp, mat2: XlaOp) -> XlaOp:
 
 
 @rule("addmm")
-def _addmm(self: XlaOp, mat1: XlaOp, mat2: XlaOp, beta: Number, alpha: Number, result: Shape) -> XlaOp:
+def _addmm(self: XlaOp, mat1: XlaOp, mat2: XlaOp, beta: Value, alpha: Value, result: Shape) -> XlaOp:
     """``beta * self + alpha * mat1 mat2``, where a beta of 0 leaves the addend out, NaNs and all."""
     multiplied = product(mat1, mat2)
-    if alpha != 1:
+    if not is_number(alpha, 1):
         multiplied = ops.Mul(multiplied, full(multiplied.builder, alpha, multiplied.shape))
-    if beta == 0:
+    if is_number(beta, 0):
         return multiplied
     addend, = aligned(result.element_type, self, sizes=result.dimensions)
-    return ops.Add(addend if beta == 1 else ops.Mul(addend, full(multiplied.builder, beta, addend.shape)), multiplied)
+    return ops.Add(addend if is_number(beta, 1) else ops.Mul(addend, full(multiplied.builder, beta, addend.shape)), multiplied)

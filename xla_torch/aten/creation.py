@@ -7,29 +7,22 @@ from ..core.shape import Shape
 from ..core.types import F64, S64
 from ..functions.hlo_builder import Builder, XlaOp
 from .operator_rules import rule
-from .values import Number, cast, full
+from .values import Number, Value, cast, full
 
 
 @rule("full", "full_like", shown="self size dtype")
-def _full(builder: Builder, fill_value: Number | XlaOp, result: Shape) -> XlaOp:
-    return _filled(builder, fill_value, result)
-
-
-def _filled(builder: Builder, value: Number | XlaOp, result: Shape) -> XlaOp:
-    """An array of a number, or of one that the program has read from a tensor."""
-    if not isinstance(value, XlaOp):
-        return full(builder, value, result)
-    return ops.Broadcast(cast(value, result.element_type), result.dimensions)
+def _full(builder: Builder, fill_value: Value, result: Shape) -> XlaOp:
+    return full(builder, fill_value, result)
 
 
 @rule("scalar_tensor", shown="dtype")
-def _scalar(builder: Builder, s: Number | XlaOp, result: Shape) -> XlaOp:
-    return _filled(builder, s, result)
+def _scalar(builder: Builder, s: Value, result: Shape) -> XlaOp:
+    return full(builder, s, result)
 
 
 @rule("fill.Scalar", shown="self")
-def _fill(builder: Builder, value: Number | XlaOp, result: Shape) -> XlaOp:
-    return _filled(builder, value, result)
+def _fill(builder: Builder, value: Value, result: Shape) -> XlaOp:
+    return full(builder, value, result)
 
 
 @rule("empty.memory_format", "empty_strided", "empty_permuted", "new_empty_strided",

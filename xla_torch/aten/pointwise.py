@@ -16,7 +16,7 @@ from ..core.types import PRED, S16, S32, S64, PrimitiveType
 from ..functions.hlo_builder import XlaOp
 from .inverses import INVERSES
 from .operator_rules import rule
-from .values import Number, Value, aligned, cast, full, magnitude, promoted, wide
+from .values import Number, Value, aligned, cast, full, is_number, magnitude, promoted, wide
 
 # ------------------------------------------------------------------------------------------- functions of one operand
 
@@ -126,13 +126,13 @@ def _logical_not(self: XlaOp) -> XlaOp:
 
 
 @rule("add.Tensor", "add.Scalar")
-def _add(self: XlaOp, other: Value, alpha: Number, result: Shape) -> XlaOp:
+def _add(self: XlaOp, other: Value, alpha: Value, result: Shape) -> XlaOp:
     left, right = _both(result, self, other)
     return (ops.Or if result.element_type.is_pred else ops.Add)(left, _scaled(right, alpha))
 
 
 @rule("sub.Tensor", "sub.Scalar")
-def _sub(self: XlaOp, other: Value, alpha: Number, result: Shape) -> XlaOp:
+def _sub(self: XlaOp, other: Value, alpha: Value, result: Shape) -> XlaOp:
     left, right = _both(result, self, other)
     return ops.Sub(left, _scaled(right, alpha))
 
@@ -146,8 +146,8 @@ def _both(result: Shape, *values: Value) -> list[XlaOp]:
     return aligned(result.element_type, *values, sizes=result.dimensions)
 
 
-def _scaled(x: XlaOp, alpha: Number) -> XlaOp:
-    if alpha == 1 and not isinstance(alpha, bool):
+def _scaled(x: XlaOp, alpha: Value) -> XlaOp:
+    if is_number(alpha, 1) and not isinstance(alpha, bool):
         return x
     return ops.And(x, full(x.builder, alpha, x.shape)) if x.element_type.is_pred else ops.Mul(
         x, full(x.builder, alpha, x.shape))
@@ -219,8 +219,10 @@ def _power(base: XlaOp, exponent: XlaOp) -> XlaOp:
 
 
 @rule("pow.Tensor_Scalar")
-def _pow_number(self: XlaOp, exponent: Number, result: Shape) -> XlaOp:
+def _pow_number(self: XlaOp, exponent: Value, result: Shape) -> XlaOp:
     x = cast(self, result.element_type)
+    if isinstance(exponent, XlaOp):
+        return _power(*_both(result, x, exponent))
     if exponent == 2:
         return ops.Mul(x, x)
     if exponent == 3:
@@ -352,19 +354,19 @@ def _hardtanh(self: XlaOp, min_val: float, max_val: float) -> XlaOp:
 
 
 @rule("leaky_relu")
-def _leaky_relu(self: XlaOp, negative_slope: float) -> XlaOp:
+def _leaky_relu(self: XlaOp, negative_slope: Value) -> XlaOp:
     return ops.Select(ops.Gt(self, 0), self, ops.Mul(self, full(self.builder, negative_slope, self.shape)))
 
 
 @rule("elu")
-def _elu(self: XlaOp, alpha: float, scale: float, input_scale: float) -> XlaOp:
-    def times(x: XlaOp, number: float) -> XlaOp:
+def _elu(self: XlaOp, alpha: Value, scale: Value, input_scale: Value) -> XlaOp:
+    def times(x: XlaOp, number: Value) -> XlaOp:
         return ops.Mul(x, full(x.builder, number, x.shape))
 
     x = wide(self)
     # Of what is not chosen, the slope would overflow.
     negative = ops.Select(ops.Gt(x, 0), full(x.builder, 0, x.shape), x)
-    below = times(ops.Expm1(times(negative, input_scale)), float(alpha) * float(scale))
+    below = times(ops.Expm1(times(negative, input_scale)), alpha * scale)
     return cast(ops.Select(ops.Gt(x, 0), times(x, scale), below), self.element_type)
 
 

@@ -90,9 +90,16 @@ def wide(x: XlaOp) -> XlaOp:
 # ------------------------------------------------------------------------------------------- shapes
 
 
-def full(builder: Builder, value: Number, shape: Shape) -> XlaOp:
-    """An array whose elements are all equal."""
+def full(builder: Builder, value: Value, shape: Shape) -> XlaOp:
+    """An array of a number, or of one that the program has read from a tensor."""
+    if isinstance(value, XlaOp):
+        return ops.Broadcast(cast(value, shape.element_type), shape.dimensions)
     return ops.Broadcast(builder.constant(number_for(value, shape.element_type), shape.element_type), shape.dimensions)
+
+
+def is_number(value: Value, number: Number) -> bool:
+    """Whether a value is this number, which none is that the program reads."""
+    return not isinstance(value, XlaOp) and value == number
 
 
 def number_for(value: Number, element_type: PrimitiveType) -> Number:

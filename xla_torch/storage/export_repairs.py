@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from . import own_generators
+from . import own_generators, read_numbers
 from .torch_private import private
 
 _Fake: Any = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensor")
@@ -34,7 +34,7 @@ def repaired(model: torch.nn.Module) -> Iterator[None]:
     _lifting._unused_constant, _Module._apply = _without_user, _converted
     _trace.register_buffer_assignment_hook = _watched
     try:
-        with keeping_nothing(model), own_generators.noted():
+        with keeping_nothing(model), own_generators.noted(), read_numbers.as_python():
             yield
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply

@@ -272,9 +272,9 @@ def _forget_data(graph: torch.fx.Graph, decisions: Collection[str]) -> None:
     values = [v for node in graph.nodes for v in pytree.tree_leaves(node.meta.get("val")) if hasattr(v, "fake_mode")]
     for value in values:
         value.real_tensor = None
-        mode, environment = value.fake_mode, value.fake_mode.shape_env
+    for mode in {id(value.fake_mode): value.fake_mode for value in values}.values():
         mode.propagate_real_tensors = False
-        if environment is not None:
+        if (environment := mode.shape_env) is not None:
             environment.real_tensor_prop_unbacked_vals.clear()
             for asserted in environment.deferred_runtime_asserts.values():
                 asserted[:] = [one for one in asserted if str(one.expr) not in decisions]
@@ -324,7 +324,11 @@ _Reference: Any = private(torch.utils, "_sympy.reference.TensorReferenceAnalysis
 
 
 class _Tensors(_Reference):
-    """As torch's, which knows no truth that is taken for a number: ``Piecewise((1, u0), (0, True))``."""
+    """As torch's, which knows no truth that is taken for a number, ``Piecewise((1, u0), (0, True))``, and no remainder."""
+
+    @staticmethod
+    def python_mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.remainder(a, b)
 
     @staticmethod
     def expr_cond_pair(value: torch.Tensor, holds: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,140 @@
+"""Arithmetic with numbers that Python reads from tensors: they stay values, round as Python's, and raise where Python raises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import distributions
+
+import xla_torch
+from xla_torch.errors import AssumptionError, ExecutionError
+
+F64 = torch.float64
+V = torch.arange(3.0, dtype=F64)
+FIRST = torch.tensor(1.7, dtype=F64), torch.tensor(5)
+SECOND = torch.tensor(2.45, dtype=F64), torch.tensor(8)
+Function = Callable[[Any, Any], Any]
+
+
+def converted(function: Function) -> tuple[Any, Callable[..., Any]]:
+    def model(v: torch.Tensor, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return v * function(x.item(), n.item())
+
+    return xla_torch.from_torch(model, V, *FIRST), model
+
+
+NUMBERS: list[tuple[str, Function]] = [
+    ("x ** 0.2", lambda x, n: x ** 0.2), ("x ** 2", lambda x, n: x ** 2), ("x ** -1", lambda x, n: x ** -1),
+    ("x ** -0.5", lambda x, n: x ** -0.5), ("2 ** x", lambda x, n: 2 ** x), ("2.0 ** n", lambda x, n: 2.0 ** n),
+    ("n ** 2", lambda x, n: n ** 2), ("(-n) ** 2", lambda x, n: (-n) ** 2), ("x ** n", lambda x, n: x ** n),
+    ("n ** 0.5", lambda x, n: n ** 0.5), ("abs of floats", lambda x, n: abs(-x)), ("abs of integers", lambda x, n: abs(-n)),
+    ("-x", lambda x, n: -x), ("round", lambda x, n: round(x)), ("floor", lambda x, n: math.floor(x)),
+    ("ceil", lambda x, n: math.ceil(x)), ("trunc", lambda x, n: math.trunc(x)), ("x // 0.1", lambda x, n: x // 0.1),
+    ("floor division that rounds up", lambda x, n: (x * 0 + 1.0) // 0.1), ("n // x", lambda x, n: n // x),
+    ("x % 1", lambda x, n: x % 1), ("-x % 1.5", lambda x, n: -x % 1.5), ("x % -2.0", lambda x, n: x % -2.0),
+    ("tiny % 1", lambda x, n: (x * 1e-20) % 1), ("n % -3", lambda x, n: n % -3), ("n // 2", lambda x, n: -n // 2),
+    ("divmod of floats", lambda x, n: sum(divmod(x, 0.3))), ("divmod of integers", lambda x, n: sum(divmod(n, 3))),
+    ("1 / x", lambda x, n: 1 / x), ("n / 3", lambda x, n: n / 3), ("n << 1", lambda x, n: n << 1), ("n & 1", lambda x, n: n & 1),
+    ("n | 1", lambda x, n: n | 1), ("n ^ 3", lambda x, n: n ^ 3), ("~n", lambda x, n: ~n),
+    ("sums are not reordered", lambda x, n: (x + 1e20) - 1e20), ("products, neither", lambda x, n: x * 1e-200 * 1e-200 * 1e200),
+    ("n + x", lambda x, n: n + x), ("math.prod", lambda x, n: math.prod([x, n, 2])), ("sum", lambda x, n: sum([x, n, 2])),
+    ("math.sqrt", lambda x, n: math.sqrt(x)), ("math.sqrt of integers", lambda x, n: math.sqrt(n)),
+    ("math.exp", lambda x, n: math.exp(x)), ("math.log", lambda x, n: math.log(x)), ("to a base", lambda x, n: math.log(x, 3)),
+    ("math.cos", lambda x, n: math.cos(math.pi * x / 10)), ("math.hypot", lambda x, n: math.hypot(x, 3.0)),
+    ("math.atan2", lambda x, n: math.atan2(x, n)), ("math.copysign", lambda x, n: math.copysign(2.0, -x)),
+    ("math.pow", lambda x, n: math.pow(x, 1.5)), ("math.lgamma", lambda x, n: math.lgamma(x)),
+    ("Adam's step", lambda x, n: x / (1 - 0.9 ** n) / (math.sqrt(x) + 1e-8)),
+    ("a Gumbel number", lambda x, n: -math.log(-math.log(x / 10)))]
+
+
+@pytest.mark.parametrize(("name", "function"), NUMBERS, ids=[name for name, _ in NUMBERS])
+def test_numbers_that_only_enter_arithmetic_stay_values(name: str, function: Function) -> None:
+    computed, model = converted(function)
+    assert [a for a in computed.computation.assumptions if ">= 0" not in str(a)] == []
+    torch.testing.assert_close(computed(V, *SECOND), model(V, *SECOND), rtol=1e-13, atol=0)
+
+
+RAISING: list[tuple[str, Function]] = [
+    ("1 / 0.0", lambda x, n: 1 / (x - 2.45)), ("7 // 0", lambda x, n: 7 // (n - 8)), ("7 % 0", lambda x, n: 7 % (n - 8)),
+    ("7 / 0", lambda x, n: 7 / (n - 8)), ("x % 0.0", lambda x, n: x % (x - 2.45)), ("0.0 ** -1", lambda x, n: (x - 2.45) ** -1),
+    ("math.sqrt of less than 0", lambda x, n: math.sqrt(2 - x)), ("math.log of 0", lambda x, n: math.log(x - 2.45)),
+    ("a power beyond floats", lambda x, n: 1e300 ** (x - 1)), ("math.exp beyond floats", lambda x, n: math.exp((x - 1.7) * 1e4))]
+
+
+@pytest.mark.parametrize(("name", "function"), RAISING, ids=[name for name, _ in RAISING])
+def test_a_program_raises_where_python_does(name: str, function: Function) -> None:
+    computed, model = converted(function)
+    with pytest.raises((ZeroDivisionError, ValueError, OverflowError)):
+        model(V, *SECOND)
+    with pytest.raises(ExecutionError):
+        computed(V, *SECOND)
+
+
+def test_a_root_that_would_be_complex_raises() -> None:
+    computed, model = converted(lambda x, n: (2 - x) ** 0.5)
+    assert model(V, *SECOND).is_complex()
+    with pytest.raises(ExecutionError):
+        computed(V, *SECOND)
+
+
+ASKING: list[tuple[str, Function, float]] = [
+    ("math.isnan", lambda x, n: 0.0 if math.isnan(x) else x, math.nan),
+    ("math.isinf", lambda x, n: 0.0 if math.isinf(x) else x, math.inf),
+    ("math.isfinite", lambda x, n: x if math.isfinite(x) else 0.0, -math.inf),
+    ("a comparison of what was computed", lambda x, n: x if x ** 2 + 1 > 3 else 0.0, 1.0)]
+
+
+@pytest.mark.parametrize(("name", "function", "other"), ASKING, ids=[name for name, *_ in ASKING])
+def test_a_question_about_a_number_is_one_decision(name: str, function: Function, other: float) -> None:
+    computed, model = converted(function)
+    assert len(computed.computation.assumptions) == 1
+    torch.testing.assert_close(computed(V, *SECOND), model(V, *SECOND))
+    with pytest.raises(AssumptionError):
+        computed(V, torch.tensor(other, dtype=F64), SECOND[1])
+
+
+OPERATORS: list[tuple[str, Callable[[torch.Tensor, Any], torch.Tensor]]] = [
+    ("add, alpha", lambda v, x: v.add(v, alpha=x)), ("sub, alpha", lambda v, x: torch.sub(v, v, alpha=x)),
+    ("pow", lambda v, x: v ** x), ("x ** v", lambda v, x: x ** v), ("lerp", lambda v, x: torch.lerp(v, 2 * v, x)),
+    ("addcdiv", lambda v, x: torch.addcdiv(v, v, v + 1, value=x)), ("clamp", lambda v, x: v.clamp(x - 1, x)),
+    ("leaky_relu", lambda v, x: F.leaky_relu(v - 1, x)), ("elu", lambda v, x: F.elu(v - 1, x)),
+    ("softplus", lambda v, x: F.softplus(v, x)), ("threshold", lambda v, x: F.threshold(v, x, x + 1)),
+    ("addmm", lambda v, x: torch.addmm(v[None], v[None], torch.ones(3, 3, dtype=F64), beta=x, alpha=x + 1)),
+    ("fill_", lambda v, x: v.clone().fill_(x)), ("masked_fill", lambda v, x: v.masked_fill(v > 1, x)),
+    ("torch.full", lambda v, x: torch.full((3,), x, dtype=F64)), ("torch.linspace", lambda v, x: torch.linspace(0, x, 3, dtype=F64)),
+    ("torch.tensor", lambda v, x: torch.tensor([x, x + 1, 2 * x], dtype=F64)),
+    ("torch.as_tensor", lambda v, x: torch.as_tensor(x, dtype=F64) * v),
+    ("new_tensor", lambda v, x: v.new_tensor([x, 1.0, 2.0])),
+    ("a distribution", lambda v, x: distributions.Normal(0.0, x).log_prob(v)),
+    ("a distribution of tensors and numbers", lambda v, x: distributions.Gamma(v + 1, x).log_prob(v + 1))]
+
+
+@pytest.mark.parametrize(("name", "function"), OPERATORS, ids=[name for name, _ in OPERATORS])
+def test_operators_take_numbers_that_were_read(name: str, function: Callable[[torch.Tensor, Any], torch.Tensor]) -> None:
+    def model(v: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return function(v, x.item())
+
+    computed = xla_torch.from_torch(model, V, FIRST[0])
+    assert not any(a.value == FIRST[0].item() for a in computed.computation.assumptions)
+    torch.testing.assert_close(computed(V, SECOND[0]), model(V, SECOND[0]), rtol=1e-6, atol=1e-9)
+
+
+def test_arithmetic_is_torchs_own_after_a_conversion() -> None:
+    before = dict(vars(torch.SymFloat)), dict(vars(torch.SymInt)), dict(vars(math))
+    converted(lambda x, n: math.sqrt(x) % n)
+    assert (dict(vars(torch.SymFloat)), dict(vars(torch.SymInt)), dict(vars(math))) == before
+
+
+def test_a_number_that_was_read_has_no_gradient() -> None:
+    computed, model = converted(lambda x, n: math.sqrt(x) ** 1.5)
+    v, x = V.clone().requires_grad_(), FIRST[0].clone().requires_grad_()
+    computed(v, x, FIRST[1]).sum().backward()
+    assert x.grad is None or x.grad == 0
+    w = V.clone().requires_grad_()
+    model(w, *FIRST).sum().backward()
+    torch.testing.assert_close(v.grad, w.grad)

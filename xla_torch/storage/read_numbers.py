@@ -1,0 +1,146 @@
+"""Python's arithmetic with floats that it reads from tensors, while torch.export traces a model.
+
+torch notes such arithmetic in sympy, which takes ``(x + 1e20) - 1e20`` for x, knows no zero that is divided by, and lacks most
+functions. Here each operation is one of torch on float64 tensors, whose result is read: it rounds as Python does, and the program
+raises where Python would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributions.utils
+import torch.fx.experimental.proxy_tensor
+import torch.fx.experimental.symbolic_shapes
+
+from .torch_private import private
+
+_is_tracing: Callable[[], Any] = private(torch.fx.experimental.proxy_tensor, "get_proxy_mode")
+_is_of_kind: Callable[[Any, Any], bool] = private(torch.fx.experimental.symbolic_shapes, "symbol_is_type")
+_Kinds: Any = private(torch.fx.experimental.symbolic_shapes, "SymT")
+_READ, _UNKNOWN = _Kinds.UNBACKED_FLOAT, (_Kinds.UNBACKED_FLOAT, _Kinds.UNBACKED_INT)
+_distributions: Any = torch.distributions.utils
+_plain: tuple[type, ...] = private(_distributions, "_Number")
+Function = Callable[..., Any]
+
+
+def _is_read(number: Any) -> bool:
+    """Whether a float was read from a tensor, and is made of no size."""
+    return isinstance(number, torch.SymFloat) and any(_is_of_kind(s, _READ) for s in number.node.expr.free_symbols)
+
+
+def _is_unknown(number: Any) -> bool:
+    """Whether a number is made of values of the program."""
+    return isinstance(number, (torch.SymFloat, torch.SymInt)) and bool(symbols := number.node.expr.free_symbols) and all(
+        _is_of_kind(s, _UNKNOWN) for s in symbols)
+
+
+def _tensors(numbers: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [torch.scalar_tensor(number, dtype=torch.float64) for number in numbers]
+
+
+def _floored(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """As Python's ``a // b``, which rounds ``(a - a % b) / b`` and not ``a / b``: 1.0 // 0.1 is 9."""
+    return torch.round((a - torch.remainder(a, b)) / b)
+
+
+def _result(name: str, function: Function, numbers: tuple[Any, ...]) -> torch.Tensor:
+    """A function of numbers. The program raises where finite ones have no finite result: Python does, too."""
+    given = _tensors(numbers)
+    found = function(*given)
+    is_finite = found.isfinite()
+    for tensor in given:
+        is_finite = is_finite | ~tensor.isfinite()
+    torch.ops.aten._assert_async.msg(is_finite, f"{name} has a finite result")
+    return found
+
+
+def _number(name: str, function: Function) -> Function:
+    return lambda *numbers: _result(name, function, numbers).item()
+
+
+def _truth(name: str, function: Function) -> Function:
+    return lambda *numbers: bool(function(*_tensors(numbers)))
+
+
+def _unchecked(name: str, function: Function) -> Function:
+    return lambda *numbers: function(*_tensors(numbers)).item()
+
+
+def _rounded(number: Any, digits: Any = None) -> Any:
+    if digits is not None:  # of the decimal digits, which no tensor has
+        return round(float(number), digits)
+    return _result("round", torch.round, (number,)).to(torch.int64).item()
+
+
+def _swapped(function: Function) -> Function:
+    return lambda a, b: function(b, a)
+
+
+_PAIRS: dict[str, Function] = {
+    "add": _unchecked("+", torch.add), "sub": _unchecked("-", torch.sub), "mul": _unchecked("*", torch.mul),
+    "truediv": _number("/", torch.div), "mod": _number("%", torch.remainder), "floordiv": _number("//", _floored)}
+_POWERS: dict[str, Function] = {"__pow__": _number("**", torch.pow), "__rpow__": _swapped(_number("**", torch.pow))}
+_QUOTIENTS: dict[str, Function] = {
+    "__divmod__": lambda a, b: (a // b, a % b), "__rdivmod__": lambda a, b: (b // a, b % a)}
+_METHODS: dict[str, Function] = {
+    **{f"__{name}__": function for name, function in _PAIRS.items()},
+    **{f"__r{name}__": _swapped(function) for name, function in _PAIRS.items()},
+    "__abs__": _unchecked("abs", torch.abs), "__neg__": _unchecked("-", torch.neg), "__round__": _rounded,
+    **_QUOTIENTS}
+"""Methods of floats."""
+_OF_INTEGERS: dict[str, Function] = {
+    **_QUOTIENTS, "__invert__": lambda a: -a - 1, "__xor__": lambda a, b: (a | b) - (a & b),
+    "__rxor__": lambda a, b: (a | b) - (a & b)}
+"""Methods of integers that torch lacks, or does not export."""
+
+_MATH: dict[str, Function] = {
+    **{name: _number(f"math.{name}", getattr(torch, name)) for name in (
+        "sqrt", "exp", "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+        "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "atan2", "hypot", "fmod", "lgamma")},
+    "log": _number("math.log", lambda x, *base: torch.log(x) / torch.log(*base) if base else torch.log(x)),
+    "pow": _number("math.pow", torch.pow), "fabs": _unchecked("math.fabs", torch.abs),
+    "copysign": _unchecked("math.copysign", torch.copysign), "degrees": _unchecked("math.degrees", torch.rad2deg),
+    "radians": _unchecked("math.radians", torch.deg2rad),
+    **{name: _truth(name, getattr(torch, name)) for name in ("isnan", "isinf", "isfinite")}}
+"""Functions of Python's math, of which the last are decisions."""
+
+
+@contextlib.contextmanager
+def as_python() -> Iterator[None]:
+    """A block in which this thread's floats that were read from tensors have Python's arithmetic. One at a time."""
+    thread = threading.get_ident()
+
+    def instead(before: Function | None, function: Function, concerns: Callable[[Any], bool]) -> Function:
+        def apply(*numbers: Any) -> Any:
+            if any(map(concerns, numbers)) and threading.get_ident() == thread and _is_tracing() is not None:
+                return function(*numbers) if all(isinstance(n, _NUMBERS) for n in numbers) else NotImplemented
+            return NotImplemented if before is None else before(*numbers)
+
+        return apply
+
+    _distributions._Number = (*_plain, torch.SymInt, torch.SymFloat)
+    held = [(owner, name, vars(owner).get(name), function, concerns) for owner, table, concerns in _TABLES
+            for name, function in table.items()]
+    for owner, name, before, function, concerns in held:
+        setattr(owner, name, instead(before, function, concerns))
+    try:
+        yield
+    finally:
+        _distributions._Number = _plain
+        for owner, name, before, *_ in held:
+            if before is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+_TABLES: tuple[tuple[Any, dict[str, Function], Callable[[Any], bool]], ...] = (
+    (torch.SymFloat, _METHODS, _is_read), (torch.SymFloat, _POWERS, _is_unknown), (torch.SymInt, _OF_INTEGERS, _is_unknown),
+    (math, _MATH, _is_unknown))
