@@ -293,3 +293,8 @@ def test_a_random_number_that_is_returned_is_no_assumption():
 def test_a_constant_that_is_returned_is_refused():
     with pytest.raises(UnsupportedError, match="a result is not a tensor"):
         xla_torch.from_torch(lambda x: (x, float(x.sum())), X)
+
+
+def test_text_within_a_transform_is_refused():
+    with pytest.raises(UnsupportedError, match=r"the text of a tensor within torch\.func"):
+        xla_torch.from_torch(torch.vmap(lambda row: row * len(str(row))), X)

@@ -26,7 +26,7 @@ import torch.utils._sympy.reference
 from ..core import forks
 from ..core.errors import UnsupportedError
 from . import messages
-from .torch_private import private
+from .torch_private import is_wrapped, private
 
 _FakeTensor: Any = private(torch, "_subclasses.fake_tensor.FakeTensor")
 _NeedsData: Any = private(torch, "fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
@@ -78,6 +78,9 @@ def of_tensor(function: Callable[..., str], tensor: torch.Tensor, *form: str,
     """The text that `function` makes of a traced tensor's values in the example. `note` takes the tensor, these values and the
     text; without it the model is traced without values, and an error asks for them."""
     frame = asking_frame()
+    if frame is not None and is_wrapped(tensor) and not messages.takes(frame):
+        raise UnsupportedError("the text of a tensor within torch.func", subject="from_torch", got=type(tensor).__name__,
+                               where=f"{frame.f_code.co_filename}:{frame.f_lineno}", hint="make the text outside of torch.func")
     if frame is None or not isinstance(tensor, _FakeTensor):
         return function(tensor, *form)
     values = getattr(tensor, "real_tensor", None)
