@@ -220,11 +220,13 @@ class ValueSizes:
             return found if expression in self._values else ops.ConvertElementType(found, S64)
         if kind == "ToFloat":
             return _as_float(self._op(expression.args[0]))
+        if kind == "Abs":
+            return ops.Abs(self._op(expression.args[0]))
         if kind in _ROUNDED:
             return self._rounded(expression, _ROUNDED[kind])
         if kind not in _OPS or (kind == "FloatPow" and not _is_natural(expression.args[1])):
             raise UnsupportedError("a number made of sizes that depend on values", subject="from_torch", got=str(expression),
-                                   expected=", ".join((*_OPS, *_ROUNDED)))
+                                   expected=", ".join((*_OPS, *_ROUNDED, "Abs")))
         return functools.reduce(_OPS[kind], map(self._op, expression.args))
 
     def _rounded(self, expression: Any, rounds: Callable[[XlaOp], XlaOp]) -> XlaOp:
