@@ -384,6 +384,48 @@ def test_it_goes_through_texts():
     torch.testing.assert_close(again(ours.weights["rng_state"], x)[0], ours(ours.weights, x)[0])
 
 
+def _mapped(function: Any, *randomness: str) -> Any:
+    for one in reversed(randomness):
+        function = torch.func.vmap(function, randomness=one)
+    return function
+
+
+@pytest.mark.parametrize(("randomness", "count"), [
+    (("same",), 1), (("different",), 4), (("same", "different"), 5), (("different", "same"), 4), (("different", "different"), 20),
+    (("same", "same"), 1)])
+def test_mapped_functions_draw_the_same_for_all_or_for_each(randomness: tuple[str, ...], count: int):
+    found = drawn(_mapped(lambda x: x * 0 + torch.rand(()), *randomness), torch.ones(4, 5)[:, :5 if len(randomness) > 1 else 1])
+    assert len(found.unique()) == count
+
+
+DRAWING: dict[str, Any] = {
+    "dropout": lambda x: F.dropout(x, 0.25), "rand_like": torch.rand_like, "bernoulli": torch.bernoulli,
+    "normal_": lambda x: x.clone().normal_(), "multinomial": lambda x: torch.multinomial(x, 5) / 1,
+    "after a draw": lambda x: torch.rand(64) + F.dropout(x, 0.5), "randperm": lambda x: x + torch.randperm(64)}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_mapped_function_draws_other_numbers_for_each_example(name: str):
+    found = drawn(_mapped(DRAWING[name], "different"), torch.full((3, 64), 0.5))
+    assert not (found[0] == found[1]).all()
+    assert not (found[1] == found[2]).all()
+
+
+def test_a_later_draw_differs_from_those_of_a_mapped_function():
+    first, second = drawn(lambda x: (_mapped(lambda x: x * 0 + torch.rand(8), "different")(x), torch.rand(8)), torch.ones(3, 8))
+    assert len(torch.cat([first.flatten(), second]).unique()) == 32
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_an_ensemble_with_dropout_has_the_gradient_of_what_it_kept(randomness: str):
+    model = converted(_mapped(lambda x: F.dropout(x, 0.5) * x, randomness), torch.ones(3, 64))
+    x = torch.linspace(1, 2, 192).view(3, 64).requires_grad_()
+    found = model(model.weights, x)[0]
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(gradient, torch.where(found == 0, 0, 4 * x.detach()))
+    assert ((found[0] == 0) == (found[1] == 0)).all() == (randomness == "same")
+
+
 class Named(nn.Module):
     def __init__(self):
         super().__init__()
@@ -395,7 +437,7 @@ class Named(nn.Module):
 
 @pytest.mark.parametrize(("function", "error", "words"), [
     (Named(), UnsupportedError, "rename it"),
-    (torch.func.vmap(lambda x: x + torch.rand(()), randomness="different"), UnsupportedError, "within torch.func.vmap"),
+    (torch.func.vmap(lambda x: x + torch.rand(())), UnsupportedError, "'same' or 'different' randomness"),
     (lambda x: torch.cond(x.sum() > 0, F.dropout, lambda x: x.clone(), (x,)), UnsupportedError,
      "in a loop, a branch"),
     (lambda x: torch.poisson(x.exp()), UnsupportedError, "poisson"),

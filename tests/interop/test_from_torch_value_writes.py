@@ -309,3 +309,43 @@ def test_places_that_a_mask_and_its_labels_say(name: str, first: int, is_fixed: 
                 ours(x, mask, labels)
         else:
             torch.testing.assert_close(results(ours, mask), results(function, mask))
+
+
+class Copied(nn.Module):
+    """Copies its input, of another type, into a buffer."""
+
+    held: torch.Tensor
+    WAYS: dict[str, Callable[[Copied, torch.Tensor], Any]] = {
+        "copy_": lambda self, x: self.held.copy_(x),
+        "through data": lambda self, x: self.held.data.copy_(x),
+        "through detach": lambda self, x: self.held.detach().copy_(x),
+        "without gradients": lambda self, x: torch.no_grad()(self.held.copy_)(x),
+        "within": lambda self, x: self.held.data[:1].copy_(x[:1])}
+
+    def __init__(self, way: str, dtype: torch.dtype):
+        super().__init__()
+        self.way = way
+        self.register_buffer("held", torch.zeros(4, dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.WAYS[self.way](self, x)
+        return x * self.held
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32])
+@pytest.mark.parametrize("way", Copied.WAYS)
+def test_what_is_copied_into_a_buffer_has_its_type(way: str, dtype: torch.dtype):
+    model, x = Copied(way, dtype), X * 0.7
+    ours = xla_torch.from_torch(model, x)
+    found, after = ours(ours.weights, x)
+    expected = model(x)
+    torch.testing.assert_close((found, after["held"]), (expected, model.held))
+
+
+def test_what_an_exported_program_copies_into_a_buffer_has_its_type():
+    model = Copied("copy_", torch.bool)
+    exported = torch.export.export(model, (X,), strict=False)
+    before = str(exported.graph)
+    ours = xla_torch.from_torch(exported)
+    torch.testing.assert_close(ours(ours.weights, X), (X, {"held": torch.ones(4, dtype=torch.bool)}))
+    assert str(exported.graph) == before

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -94,7 +96,7 @@ def assert_near(row: str, mine: Any, theirs: Any, x: Any, y: Any) -> None:
 
 
 @pytest.mark.skipif(not can_fuse(), reason="vector code needs a fused multiply-add")
-@pytest.mark.parametrize("name", [*UNARY, "abs", "divide"])
+@pytest.mark.parametrize("name", [*UNARY, "abs", "divide", "log-plus-one", "exponential-minus-one"])
 def test_functions_on_large_arrays_are_fusions(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each by itself, at special numbers."""
     monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 0)
@@ -108,6 +110,51 @@ def test_functions_on_large_arrays_are_fusions(name: str, tmp_path: Path, monkey
             (got,) = program.run_numpy(*given)
             assert any(isinstance(m, NativeFusion) for m in program.lowered().modules()) == (name != "negate")
         assert_near(name, got, want, x, y)
+
+
+@pytest.mark.skipif(not can_fuse(), reason="vector code needs a fused multiply-add")
+def test_powers_of_special_numbers_as_torch(tmp_path: Path) -> None:
+    """Angles of huge exponents are rounded before they have a sine, in both."""
+    x, y = pairs("c64")
+    want: Any
+    got: Any
+    (want,), (got,) = run_both(loop_of_rows([f"c64[{x.size}] power(x, y)"], dict.fromkeys("xy", f"c64[{x.size}]"), steps=1),
+                               [x, y], tmp_path)
+    np.testing.assert_array_equal(np.isnan(parts(got)), np.isnan(parts(want)))
+    usual = ~(np.abs(parts(y)) > 10).any(0) & np.isfinite(parts(want)).all(0)
+    with np.errstate(all="ignore"):
+        assert (np.abs(parts(got) - parts(want))[:, usual] <= 2e-5 * np.abs(want[usual])).all()
+    real = (x.imag == 0) & (y.imag == 0) & (x.real >= 0)
+    np.testing.assert_allclose(parts(got)[:, real], parts(want)[:, real], rtol=1e-6)
+
+
+EXACT: dict[str, tuple[Callable[..., Any], float]] = {
+    "power": (mpmath.power, 0.51), "exponential-minus-one": (mpmath.expm1, 0.51),
+    "log-plus-one": (lambda x: mpmath.log(1 + x), 0.51)}
+"""Functions that numpy has not, or not as exact, and by how many units of the last place of a number's size they may err."""
+
+
+@pytest.mark.skipif(not can_fuse(), reason="vector code needs a fused multiply-add")
+@pytest.mark.parametrize("name", EXACT)
+def test_functions_beside_exact_values(name: str, tmp_path: Path) -> None:
+    """Of all sizes, beside 0 and around -1, where the sum of squares cancels."""
+    function, bound = EXACT[name]
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(size=(4, 2048)) * np.exp2(rng.integers(-30, 5, (4, 2048)))
+    turns: Any = np.exp(1j * rng.uniform(-np.pi, np.pi, 1024)) - 1
+    drawn[0, ::2], drawn[1, ::2] = turns.real, turns.imag
+    x, y = (drawn[0] + 1j * drawn[1]).astype(np.complex64), (drawn[2] + 1j * drawn[3]).astype(np.complex64)
+    y = np.where(np.abs(y) > 8, y / 16, y)
+    size = f"c64[{x.size}]"
+    row = f"{size} {name}({'x, y' if name == 'power' else 'x'})"
+    _, (got,) = run_both(loop_of_rows([row], dict.fromkeys("xy", size), steps=1), [x, y], tmp_path)
+    with mpmath.workprec(200):
+        want: Any = np.array([complex(function(*map(mpmath.mpmathify, map(complex, given)))) for given in
+                         (zip(x, y, strict=True) if name == "power" else zip(x, strict=True))])
+    fits = (np.abs(want) > 1e-36) & (np.abs(want) < 1e38)
+    error = np.abs(parts(got) - parts(want)) / np.spacing(np.abs(want).astype(np.float32))
+    assert fits.mean() > 0.9
+    assert error[:, fits].max() <= bound, (x[fits][error[:, fits].max(0).argmax()], error[:, fits].max(1))
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -194,10 +241,10 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [
-    "c64[3] power(u, u)", "c64[3] log-plus-one(u)", "c64[3] maximum(u, u)", "c64[3] clamp(u, u, u)",
+    "c128[3] power(v, v)", "c128[3] log-plus-one(v)", "c64[3] maximum(u, u)", "c64[3] clamp(u, u, u)",
     "pred[3] compare(u, u), direction=LT", "c64[1,1] cholesky(m)"])
 def test_what_stays_in_torch(row: str) -> None:
-    assert not natively(loop_of_rows([row], {"u": "c64[3]", "m": "c64[1,1]"}))
+    assert not natively(loop_of_rows([row], {"u": "c64[3]", "v": "c128[3]", "m": "c64[1,1]"}))
 
 
 @pytest.mark.parametrize("shape", ["c64[]", "c64[3]", "c128[40]"])
@@ -219,9 +266,9 @@ def test_conjugate_views(shape: str) -> None:
 
 
 BUNDLE = """HloModule small
-power { a = c64[] parameter(0)
+larger { a = c64[] parameter(0)
  b = c64[] parameter(1)
- ROOT r = c64[] power(a, b) }
+ ROOT r = c64[] maximum(a, b) }
 sum { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT r = f32[] add(a, b) }
@@ -248,7 +295,7 @@ ENTRY main {
 
 
 @pytest.mark.parametrize(("function", "inside"), [
-    ("c64[4,8] exponential(d)", [14]), ("c64[4,8] power(d, y)", [5, 8]), ("c64[4,8] map(d, y), to_apply=power", [5, 8]),
+    ("c64[4,8] exponential(d)", [14]), ("c64[4,8] maximum(d, y)", [5, 8]), ("c64[4,8] map(d, y), to_apply=larger", [5, 8]),
     ("c64[4,8] triangular-solve(v, d), left_side=true, lower=true, transpose_a=NO_TRANSPOSE", [5, 8])])
 def test_bundles_as_torch(function: str, inside: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, or around what native code does not know of complex numbers. Conjugate views are read as what they are."""

@@ -70,6 +70,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "filled gather": (_in_or_zero, (_drawn(6, 3),)),
     "one of rows": (_one_of_rows, (_drawn(40, 512),)),
     "scaled transform": (lambda x: 8.0 * jnp.fft.irfft(jnp.fft.rfft(x)), (_drawn(2, 8),)),
+    "padding": (lambda x: jnp.pad(x, 2, mode="reflect"), (_drawn(6, 5),)),
     "views": (lambda x, y: x + jnp.broadcast_to(y[None], x.shape), (_drawn(2, 2), _drawn(2))),
 }
 

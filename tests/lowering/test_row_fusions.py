@@ -207,7 +207,9 @@ def test_functions_of_many_elements_wait_for_their_code(many: int, waits: bool, 
 
 
 FUNCTIONS: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], float]] = [
-    ("exponential", torch.exp, 0.66), ("tanh", torch.tanh, 0.501), ("log", torch.log, 0.501), ("logistic", torch.sigmoid, 2.49)]
+    ("exponential", torch.exp, 0.66), ("tanh", torch.tanh, 0.76), ("log", torch.log, 0.501), ("logistic", torch.sigmoid, 2.49),
+    ("sinh", torch.sinh, 0.501), ("cosh", torch.cosh, 0.501), ("asinh", torch.asinh, 0.501), ("acosh", torch.acosh, 0.501),
+    ("atanh", torch.atanh, 0.501), ("exponential-minus-one", torch.expm1, 0.501), ("log-plus-one", torch.log1p, 0.501)]
 
 
 @needs_compiler
@@ -242,6 +244,47 @@ ENTRY %e (x: f32[N]) -> f32[N] {
     tiny = want.isfinite() & ~normal
     torch_s = (function(x).double() - exact).abs()[tiny]
     assert ((got.double() - exact).abs()[tiny] <= torch_s.clamp_min(2.0**-149)).all()
+
+
+@needs_compiler
+@pytest.mark.skipif(not can_fuse(), reason="functions need a fused multiply-add")
+@pytest.mark.parametrize(("op", "alone"), [
+    ("asinh", True), ("acosh", True), ("sinh", True), ("cosh", True), ("exponential-minus-one", True), ("exponential", False),
+    ("tanh", False), ("atanh", False)])
+def test_functions_that_torch_computes_one_by_one_are_native_also_alone(op: str, alone: bool) -> None:
+    text = f"ENTRY e {{ x = f32[512,512] parameter(0)\n ROOT r = f32[512,512] {op}(x) }}"
+    modules = xla_torch.parse_hlo(text).lowered().modules()
+    assert any(isinstance(m, NativeFusion) for m in modules) == alone
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dims", "shared", "roles"), [
+    ("16,24,40", "1,2", ["column", "whole"]), ("6,5,24,40", "2,3", ["column", "whole"]), ("6,5,24,40", "1,2,3", None)])
+def test_sums_of_masked_matrices_are_one_pass(dims: str, shared: str, roles: list[str] | None,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mask that all matrices share is read as it is; where only some share it, torch reads it."""
+    monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
+    sizes = dims.split(",")
+    lead = ",".join(sizes[:-2])
+    mask = ",".join(sizes[int(d)] for d in shared.split(","))
+    text = f"""HloModule m
+%add (a: f32[], b: f32[]) -> f32[] {{ %a = f32[] parameter(0) %b = f32[] parameter(1) ROOT %m = f32[] add(%a, %b) }}
+ENTRY %e (p: pred[{mask}], x: f32[{dims}]) -> f32[{lead}] {{
+  %p = pred[{mask}] parameter(0)
+  %x = f32[{dims}] parameter(1)
+  %q = pred[{dims}] broadcast(%p), dimensions={{{shared}}}
+  %zero = f32[] constant(0)
+  %zeros = f32[{dims}] broadcast(%zero), dimensions={{}}
+  %s = f32[{dims}] select(%q, %x, %zeros)
+  ROOT %r = f32[{lead}] reduce(%s, %zero), dimensions={{{len(sizes) - 2},{len(sizes) - 1}}}, to_apply=%add
+}}"""
+    x = drawn(tuple(map(int, sizes)), torch.float32, False)
+    p = drawn(tuple(map(int, mask.split(","))), torch.float32, False) > 0
+    computation = xla_torch.parse_hlo(text)
+    (got,), _ = pieces_of(computation, p, x)
+    native = [m for m in computation.lowered().modules() if isinstance(m, NativeFusion)]
+    assert [list(m.roles) for m in native] == ([roles] if roles else [])
+    torch.testing.assert_close(got, torch.where(p, x, 0.0).sum((-2, -1)), rtol=1e-5, atol=1e-4)
 
 
 HALVES = {"bf16": (torch.bfloat16, 8, -133), "f16": (torch.float16, 11, -24)}

@@ -355,6 +355,9 @@ def _networks() -> dict[str, list[Row]]:
         "max_pool2d_with_indices_backward": [(pooled.float(), image, [3, 2], [2, 1], [1, 0], [1, 1], False, pooled)],
         "max_pool3d_with_indices_backward": [
             (deep.float(), volume, [2, 3, 2], [1, 1, 1], [1, 1, 1], [1, 1, 1], False, deep)],
+        **{f"{kind}_max_pool{count}d_backward": [(at.float(), x, *sizes, at)]
+           for count, x, at in ((2, image, pooled), (3, volume, deep))
+           for kind, sizes in (("adaptive", []), ("fractional", [[2] * count, list(at.shape[-count:])]))},
         "_native_batch_norm_legit.no_stats": [(image, floats(4), floats(4, seed=1), True, 0.1, 1e-5),
                                              (image, None, None, True, 0.1, 1e-3)],
         "_native_batch_norm_legit_no_training": [(image, floats(4), floats(4, seed=1), *stats, 0.1, 1e-5),

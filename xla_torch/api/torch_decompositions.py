@@ -126,7 +126,11 @@ def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, sc
     wide = rowwise if per_sample_weights is None else rowwise * per_sample_weights[:, None]
     wide = torch.where(kept[:, None], wide, torch.zeros_like(wide))
     total = weight.new_zeros(bags, width).scatter_add(0, place[:, None].expand(count, width), wide)
-    return (total / sizes.clamp(min=1)[:, None].to(total.dtype) if mode == 1 else total), place, sizes, sizes
+    if mode == 1:
+        return total / sizes.clamp(min=1)[:, None].to(total.dtype), place, sizes, sizes
+    # A kernel of torch finds no bags of indices where it has none to leave out.
+    has_places = padding_idx != -1 or weight.dtype not in (torch.float32, torch.float16)
+    return total, place if has_places else place[:0], sizes, sizes
 
 
 @_way("_embedding_bag", "_embedding_bag_forward_only")

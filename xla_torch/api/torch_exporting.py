@@ -23,7 +23,7 @@ from torch.export.graph_signature import InputKind
 
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..hlo.checks import LABEL, Assumption
-from ..storage import below_autograd, inline_regions, torch_private
+from ..storage import below_autograd, inline_regions, torch_private, value_texts
 from ..storage.autograd_graph import autograd_nodes
 from ..storage.export_repairs import repaired
 from ..storage.function_modes import on_tensors
@@ -73,10 +73,10 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = as_module(given)
     apart, named = _copies(args, kwargs)
-    names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_composites.FUNCTIONS)
+    names, seen = _argument_names(module), seen or functions()
 
     def export() -> Any:
-        with seen, without_report(), repaired(module):
+        with seen, without_report(), value_texts.asked(), repaired(module):
             return torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
 
@@ -124,6 +124,13 @@ def check_sizes(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """Raise UnsupportedError if the example does not have a size that depends on values and that torch assumed."""
     with torch_verified.own_random_numbers(args, kwargs):
         torch_verified.check_sizes(exported, functools.partial(_copies, args, kwargs))
+
+
+def check_results(exported: Any, given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError if a program that reads numbers has other results than the model on the example, if both run:
+    Python sees that a number which is being traced is none of its own, by its type for one."""
+    with torch_verified.own_random_numbers(args, kwargs):
+        torch_verified.verify(exported, as_module(given), functools.partial(_copies, args, kwargs), must_run=False)
 
 
 def _copies(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -244,7 +251,7 @@ def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any
             found, names = exported(module, args, kwargs, None, _ByValues(reads, fixes_sizes, fixes_numbers))
         left = torch_private.quietly(lambda: settled(found, reads, _label))
         torch_verified.verify(found, module, examples)
-    if trusts and reads.found:
+    if trusts and (reads.found or reads.texts):
         _drop(found.graph_module, reads)
     elif left:
         raise UnsupportedError("torch.export keeps no assertion of a value that Python asked for", subject="from_torch",
@@ -267,7 +274,7 @@ def _drop(module: torch.fx.GraphModule, reads: Reads) -> None:
             if any(isinstance(given, str) and given.startswith(LABEL) for given in node.args):
                 one.graph.erase_node(node)
     inline_regions.without_dead_code(module)
-    named = dict.fromkeys(f"{r.expression} is {r.value} ({r.file}:{r.line})" for r in reads.found.values())
+    named = dict.fromkeys(f"{r.expression} is {r.value} ({r.file}:{r.line})" for r in (*reads.found.values(), *reads.texts))
     warnings.warn(f"from_torch: the program trusts, and does not check, that {'; '.join(named)}", XlaWarning, stacklevel=5)
 
 
@@ -299,14 +306,33 @@ def _label(read: Read) -> str:
     return LABEL + json.dumps({key: value for key, value in dataclasses.asdict(read).items() if key != "condition"})
 
 
+def functions() -> torch_functions.InOthers:
+    """Functions in others, while torch.export traces a model without values."""
+    return torch_functions.InOthers({**torch_composites.FUNCTIONS, **_texts()})
+
+
+def _texts(note: Callable[[torch.Tensor, torch.Tensor, str], None] | None = None) -> dict[Any, Callable[..., Any]]:
+    """The functions that make text of a tensor."""
+    return {function: functools.partial(value_texts.of_tensor, function, note=note)
+            for function in (torch.Tensor.__repr__, torch.Tensor.__format__)}
+
+
+def _messages() -> dict[Any, Callable[..., Any]]:
+    """The functions that read values, which a message may show."""
+    return {function: value_texts.or_message(function, _ASKING.get(function, function))
+            for function in (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__float__, torch.Tensor.__int__)}
+
+
 class _ByValues(torch_functions.InOthers):
     """Functions that ask for values in a way that torch.export cannot follow, by others that ask for a truth or an integer."""
 
     def __init__(self, reads: Reads, fixes_sizes: bool, fixes_numbers: bool):
-        super().__init__({**torch_composites.FUNCTIONS, **_ASKING})
+        super().__init__({**torch_composites.FUNCTIONS, **_ASKING, **_messages(),
+                          **_texts(functools.partial(reads.note_text, _label))})
         self._reads, self._fixes_sizes, self._fixes_numbers = reads, fixes_sizes, fixes_numbers
 
     def __enter__(self) -> Any:
+        self._reads.texts.clear()
         self._reads.found.clear()  # of an export that is done again
         return super().__enter__()
 

@@ -21,10 +21,11 @@ from ..pytree.nodes import Kind, Static, is_named_tuple
 from ..pytree.signatures import Signature
 from ..pytree.structure import Path, Structure
 from ..runtime.computation import XlaComputation
-from ..storage import inline_regions, torch_graphs, torch_private
+from ..storage import export_repairs, inline_regions, torch_graphs, torch_private
 from ..storage.applied_functions import functions_applied
 from ..storage.value_reads import has_reads
 from . import (
+    decomposition_tables,
     torch_exporting,
     torch_functions,
     torch_graph,
@@ -66,8 +67,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     Random numbers (dropout, ``torch.randn``) come from an additional buffer ``rng_state``, u64[2]: key and counter of
     `RngBitGenerator` with "rng_three_fry". A call returns it with an advanced counter, also with ``weights="constants"``, where
     it is the only remaining argument. The backward pass sees the same numbers. The first key comes from torch's generator, so
-    `torch.manual_seed` before the conversion sets it. The numbers differ from torch's. Random numbers in `torch.cond`, loops
-    and `torch.func.vmap` raise UnsupportedError.
+    `torch.manual_seed` before the conversion sets it. The numbers differ from torch's. Random numbers in `torch.cond` and
+    loops raise UnsupportedError. In `torch.func.vmap` they are the same for all examples or not, as `randomness` says.
 
     Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) become bounded dynamic dimensions such
     as ``f32[<=8]``. Checks of sizes and values that torch.export records run in each call (ExecutionError, with the user's
@@ -104,14 +105,16 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
 
     def imported() -> TorchFunction:
         nonlocal reads
+        seen = torch_exporting.functions()
         (exported, names), lost = functions_applied(
-            lambda: torch_exporting.exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
+            lambda: torch_exporting.exported(module_or_function, example_args, example_kwargs, dynamic_shapes, seen))
         make = functools.partial(_imported, names=names, functions=lost, **options)
         if torch_sizes.are_unknown(exported):
             return _of_many_sizes(exported, make)
-        reads = has_reads(exported) or torch_sizes.depend_on_values(exported)
+        reads = seen.has_reads or has_reads(exported) or torch_sizes.depend_on_values(exported)
         if reads and module_or_function is not exported:
             torch_exporting.check_sizes(exported, example_args, example_kwargs)
+            torch_exporting.check_results(exported, module_or_function, example_args, example_kwargs)
         return make(exported, example=_example(lost, module_or_function, example_args, example_kwargs))
 
     try:
@@ -193,7 +196,8 @@ class _Import:
     def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
                  functions: tuple[str, ...], example: torch_own_backward.Example | None = None):
         self._example = example
-        exported = torch_private.quietly(lambda: torch_random.with_state(given, operator_decompositions()[1]))
+        exported = torch_private.quietly(lambda: torch_random.with_state(
+            decomposition_tables.opened(export_repairs.with_conversions(given)), operator_decompositions()[1]))
         self._lost, self._unmarked = torch_stops.of_gradients(exported.graph_module), ()
         self._derivatives, self._functions = derivatives, functions
         if derivatives != "as written":

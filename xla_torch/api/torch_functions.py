@@ -28,7 +28,7 @@ class InOthers(TorchFunctionMode):
     def __init__(self, ways: Mapping[Any, Callable[..., Any]]):
         super().__init__()
         self._ways = ways
-        self.has_derivatives = self.ends_at_derivatives = False
+        self.has_derivatives = self.ends_at_derivatives = self.has_reads = False
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if not torch.compiler.is_dynamo_compiling():
@@ -43,6 +43,7 @@ class InOthers(TorchFunctionMode):
     def _see(self, func: Any) -> None:
         if func in (torch.autograd.backward, torch.Tensor.backward):
             raise UnsupportedError("backward() within the model", subject="from_torch", expected="torch.autograd.grad")
+        self.has_reads |= func in (torch.Tensor.item, torch.Tensor.tolist)
         is_derivative = func is torch.autograd.grad or not all(torch_private.transforms_are_vmap())
         self.has_derivatives |= is_derivative or torch_private.transforms_are_active()
         if is_derivative and self.ends_at_derivatives:

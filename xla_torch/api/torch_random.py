@@ -16,11 +16,10 @@ from typing import Any
 import torch
 import torch.fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument
-from torch.fx.node import map_arg
 
 from ..core.errors import InternalError, InvalidArgument, UnsupportedError
 from ..storage import torch_graphs, torch_private
-from . import torch_graph
+from . import torch_graph, torch_graph_nodes
 
 STATE = "rng_state"
 """The name of the buffer."""
@@ -43,11 +42,12 @@ class Draws:
     state: torch.Tensor
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.taken, self.copies = 0, 1
+        """How many steps of the counter the draws take, and how many numbers there are for each that is asked for."""
 
     def _offset(self, size: Sequence[int]) -> int:
         offset = self.taken
-        self.taken += max(math.prod(size), 1)  # a draw takes as many steps of the counter at most
+        self.taken += max(math.prod(size), 1) * self.copies  # a draw takes as many steps of the counter at most
         return offset
 
     def uniform(self, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -310,8 +310,8 @@ def ways() -> dict[Any, Way]:
 
 def with_state(exported: Any, decompositions: Mapping[Any, Callable[..., Any]]) -> Any:
     """The exported program with draws of a state in the place of all that draws, or as it is where nothing does.
-    `decompositions` are for operators in which others stand that draw. Raises UnsupportedError for draws in loops, branches and
-    mapped functions."""
+    `decompositions` are for operators in which others stand that draw. Raises UnsupportedError for draws in loops and
+    branches."""
     if not any(_draws(node) for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
                for node in module.graph.nodes):
         return exported
@@ -349,6 +349,8 @@ def _draws(node: torch.fx.Node) -> bool:
     return isinstance(target, torch_private.Operator) and torch.Tag.nondeterministic_seeded in target.tags
 
 
+_DRAWN = (torch.ops.xla_torch.random_uniform.default, torch.ops.xla_torch.random_integers.default)
+
 _INLINE = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """What runs a graph within a graph once and as it stands."""
 
@@ -384,15 +386,15 @@ class _Drawing:
         return after
 
     def draw(self, module: torch.fx.GraphModule, state: torch.fx.Node) -> None:
-        mapped = 0
+        levels: list[tuple[int, str]] = []
         for node in list(module.graph.nodes):
-            mapped += torch_graphs.levels_of(node)
+            torch_graphs.enter_level(node, levels)
             inner = [module.get_submodule(str(n.target)) for n in node.args
                      if isinstance(n, torch.fx.Node) and n.op == "get_attr" and _is_graph(module, n)]
             if node.op == "call_function" and inner:
                 self._within(node, inner, state)
             elif _draws(node):
-                self._replace(module, node, state, mapped)
+                self._replace(module, node, state, levels)
         module.recompile()
 
     def _within(self, node: torch.fx.Node, inner: Sequence[Any], state: torch.fx.Node) -> None:
@@ -407,8 +409,10 @@ class _Drawing:
         self.draw(inner[0], self.placeholder(inner[0], count))
         node.args = (*node.args, state)
 
-    def _replace(self, module: torch.fx.GraphModule, node: torch.fx.Node, state: torch.fx.Node, mapped: int) -> None:
-        """Put what the operator is in the node's place."""
+    def _replace(self, module: torch.fx.GraphModule, node: torch.fx.Node, state: torch.fx.Node,
+                 levels: Sequence[tuple[int, str]]) -> None:
+        """Put what the operator is in the node's place. Within levels of torch.func.vmap, each of a size and with its
+        randomness, numbers are the same for all, or there are as many for each as there are examples."""
         taken = self.draws.taken
         flat, tree = torch_private.pytree.tree_flatten((node.args, node.kwargs))
         given = [leaf for leaf in flat if isinstance(leaf, torch.fx.Node)]
@@ -419,17 +423,23 @@ class _Drawing:
                 [next(rest) if isinstance(leaf, torch.fx.Node) else leaf for leaf in flat], tree)
             return node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
 
-        graph = torch_graphs.in_operators(run, [self._like, *(n.meta["val"] for n in given)], self._table)
+        values = [n.meta["val"] for n in given]
+        if levels:  # a tensor of a level is none any more where that has ended
+            values = [torch_graphs.beside(self._like, value) for value in values]
+        apart = [(size, number) for number, (size, randomness) in enumerate(levels, 1) if randomness == "different"]
+        self.draws.copies = math.prod(size for size, _ in apart)
+        graph = torch_graphs.in_operators(run, [self._like, *values], self._table)
         if self.draws.taken == taken:
             return
-        if mapped:
-            raise UnsupportedError("random numbers within torch.func.vmap", subject="from_torch",
-                                   got=torch_graph.name_of(node.target), hint="draw them before it, and map over them")
+        for drawn in [n for n in graph.graph.nodes if n.target in _DRAWN]:
+            sizes = [*(size for size, _ in apart), *drawn.args[2]]
+            drawn.args = (*drawn.args[:2], sizes, *drawn.args[3:])
+            torch_graphs.map_over_first(graph.graph, drawn, [number for _, number in apart])
         left = [torch_graph.name_of(n.target) for n in graph.graph.nodes if _draws(n)]
         if left:
             raise InternalError("an operator draws random numbers and has no replacement",
                                 subject=torch_graph.name_of(node.target), got=left[0])
-        _inline(module, node, graph, [state, *given])
+        torch_graph_nodes.inline(module, node, graph, [state, *given])
 
 
 def _is_graph(module: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
@@ -441,33 +451,3 @@ def _checked(way: Way, draws: Draws, *args: Any, generator: Any = None, **kwargs
         raise UnsupportedError("a custom random generator is not supported", subject="from_torch", got=generator,
                                expected="torch's default one")
     return way(draws, *args, **kwargs)
-
-
-def _inline(module: torch.fx.GraphModule, node: torch.fx.Node, graph: torch.fx.GraphModule,
-            given: Sequence[torch.fx.Node]) -> None:
-    """Put a graph in the place of a node."""
-    known: dict[torch.fx.Node, torch.fx.Node] = {}
-    rest = iter(given)
-    where = {key: node.meta[key] for key in ("nn_module_stack", "stack_trace") if key in node.meta}
-    for part in graph.graph.nodes:
-        if part.op == "placeholder":
-            known[part] = next(rest)
-        elif part.op == "output":
-            _hand_over(module, node, map_arg(part.args[0], lambda n: known[n]))
-        elif part.op == "get_attr":
-            raise InternalError("a constant in what an operator is", subject=torch_graph.name_of(node.target), got=part.target)
-        else:
-            with module.graph.inserting_before(node):
-                known[part] = module.graph.node_copy(part, lambda n: known[n])
-            known[part].meta = {**part.meta, **where}
-
-
-def _hand_over(module: torch.fx.GraphModule, node: torch.fx.Node, found: Any) -> None:
-    """Let all who read a node read what stands in its place."""
-    if isinstance(found, torch.fx.Node):
-        node.replace_all_uses_with(found)
-    else:
-        for user in list(node.users):
-            user.replace_all_uses_with(found[user.args[1]])
-            module.graph.erase_node(user)
-    module.graph.erase_node(node)

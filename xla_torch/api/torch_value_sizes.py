@@ -226,7 +226,7 @@ class ValueSizes:
             return self._rounded(expression, _ROUNDED[kind])
         if kind not in _OPS or (kind in ("FloatPow", "Pow") and not _is_natural(expression.args[1])):
             raise UnsupportedError("a number made of sizes that depend on values", subject="from_torch", got=str(expression),
-                                   expected=", ".join((*_OPS, *_ROUNDED)))
+                                   expected=", ".join((*_OPS, *_ROUNDED, "Abs")))
         if kind in _QUOTIENTS and expression.args[1].free_symbols & self._values:
             self._refuse_zero(expression.args[1])
         return functools.reduce(_OPS[kind], map(self._op, expression.args))
@@ -315,7 +315,8 @@ def _of_floats(function: Callable[[XlaOp, XlaOp], XlaOp]) -> Callable[[XlaOp, Xl
 _OPS: dict[str, Callable[[XlaOp, XlaOp], XlaOp]] = {
     "Add": _of_floats(ops.Add), "Mul": _of_floats(ops.Mul), "Min": ops.Min, "Max": ops.Max, "IntTrueDiv": _divided,
     "FloorDiv": _floored, "FloatTrueDiv": _divided, "FloatPow": _of_floats(ops.Pow), "Mod": _remainder,
-    "PythonMod": _remainder, "Pow": ops.Pow, "PowByNatural": ops.Pow, "BitwiseFn_bitwise_and": ops.And, "BitwiseFn_bitwise_or": ops.Or}
+    "PythonMod": _remainder, "Pow": ops.Pow, "PowByNatural": ops.Pow, "BitwiseFn_bitwise_and": ops.And,
+    "BitwiseFn_bitwise_or": ops.Or}
 _QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv", "FloorDiv", "Mod", "PythonMod")
 _ROUNDED: dict[str, Callable[[XlaOp], XlaOp]] = {"FloorToInt": ops.Floor, "CeilToInt": ops.Ceil, "TruncToInt": lambda a: a}
 """What torch makes numbers of sizes with."""

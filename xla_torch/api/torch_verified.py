@@ -27,18 +27,25 @@ def own_random_numbers(*examples: Any) -> contextlib.AbstractContextManager[Any]
         devices={leaf.get_device() for leaf in pytree.tree_leaves(examples) if isinstance(leaf, torch.Tensor) and leaf.is_cuda})
 
 
-def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> None:
+def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]],
+           must_run: bool = True) -> None:
     """Raise UnsupportedError unless the example fulfils all that a program asserts, and has the model's results.
 
-    Both run once in eager torch, on copies. What depends on random numbers is left out.
+    Both run once in eager torch, on copies. What depends on random numbers is left out. Without `must_run`, an example on which
+    one of them raises is left out as well.
     """
     states = [{name: _copied(held) for name, held in (*model.named_parameters(), *model.named_buffers())} for _ in range(2)]
-    run, given, found = _checked(exported, states[0], examples)
-    if run.draws:
+    try:
+        run, given, found = _checked(exported, states[0], examples)
+        if run.draws:
+            return
+        args, kwargs = examples()
+        with keeping_nothing(model):
+            made = torch.func.functional_call(model, states[1], tuple(args), dict(kwargs))
+    except Exception:
+        if must_run:
+            raise
         return
-    args, kwargs = examples()
-    with keeping_nothing(model):
-        made = torch.func.functional_call(model, states[1], tuple(args), dict(kwargs))
     expected = iter(pytree.tree_leaves(made))
     for spec, value in zip(exported.graph_signature.output_specs, found, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
@@ -77,6 +84,8 @@ def _checked(exported: Any, state: Mapping[str, Any], examples: Callable[[], tup
 
 
 def _copied(value: Any) -> Any:
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(value.detach().clone(), value.requires_grad)
     return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
 
 

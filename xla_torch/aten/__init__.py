@@ -11,6 +11,7 @@ from . import (  # noqa: F401  (fill the table)
     control,
     convolution,
     creation,
+    detection,
     distinct,
     indexing,
     linalg,

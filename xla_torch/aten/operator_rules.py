@@ -133,7 +133,8 @@ WITH_DYNAMIC = frozenset({
     "remainder.Scalar", "remainder.Tensor", "repeat.default", "repeat_interleave.Tensor", "round.default", "rsqrt.default",
     "scalar_tensor.default", "sigmoid.default", "sign.default", "sin.default", "slice.Tensor", "sort.default", "sort.stable",
     "sqrt.default", "squeeze.dim", "squeeze.dims", "std.correction", "sub.Scalar", "sub.Tensor", "sum.dim_IntList",
-    "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default", "unique_dim.default", "unsqueeze.default",
+    "tan.default", "tanh.default", "torchvision.nms.default", "trunc.default",
+    "unique_consecutive.default", "unique_dim.default", "unsqueeze.default",
     "var.correction", "var.dim", "var_mean.correction", "view.default", "where.self"})
 """The operators that are known where sizes depend on values."""
 

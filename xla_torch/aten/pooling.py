@@ -161,7 +161,8 @@ def _max_pools(count: int) -> None:
         both = windows.reduced([self, _plane(self, count)], [least(t), 2**62], _first_greatest(t))
         return [value, ops.GetTupleElement(both, 1)]
 
-    @rule(f"max_pool{count}d_with_indices_backward", shown="kernel_size stride padding dilation ceil_mode")
+    @rule(f"max_pool{count}d_with_indices_backward", f"adaptive_max_pool{count}d_backward",
+          f"fractional_max_pool{count}d_backward", shown="kernel_size stride padding dilation ceil_mode output_size")
     def back(grad_output: XlaOp, self: XlaOp, indices: XlaOp) -> XlaOp:
         """What comes back is added up at its place in its plane."""
         sizes = self.shape.dimensions

@@ -89,6 +89,47 @@ COMPLEX = {
     f32 real = s == 0 ? -__builtin_inff() : s == __builtin_inf() ? __builtin_inff() : (f32)(0.5 * log_wide(s, lost));
     return known_c64(x == x, __builtin_complex(real, atan2_f32(__imag__ x, __real__ x)));
 }""",
+    "abs_by_parts": """f32 abs_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, s = a * a + b * b, r = s * inverse_root_wide(s);
+    return (f32)(s < __builtin_inf() ? r : s);
+}""",
+    # 0 where the size is infinite in single precision.
+    "sign_by_parts": """c64 sign_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, s = a * a + b * b, r = inverse_root_wide(s);
+    r = s < 0x1.fffffe0000008p255 ? r : 0;
+    return known_c64(x == x, __builtin_complex((f32)(a * r), (f32)(b * r)));
+}""",
+    # e^a cos b - 1 is (e^a - 1) cos b - 2 sin^2 (b / 2), where a negative zero is one that was rounded.
+    "expm1_by_parts": """c64 expm1_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, half = sine_wide(0.5 * b, -0.0);
+    f32 real = (f32)(exp_wide(a, 1) * sine_wide(b, 0.5) - 2 * half * half), alone = expm1_f32(__real__ x);
+    real += a == 0 ? (f32)a : 0;
+    return __builtin_complex(b == 0 ? alone : real, b == 0 ? (f32)b : (f32)(exp_wide(a, 0) * sine_wide(b, -0.0)));
+}""",
+    # Half the logarithm of |1 + x|^2, of which what is lost beside 1 is in the sums of its terms.
+    "log1p_by_parts": """c64 log1p_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, w = 1 + a, p = a * a, q = b * b, s = w * w + q, twice = 2 * a;
+    f64 t = twice + p, h = t - twice, u = t + q, g = u - t, rest = (twice - (t - h)) + (p - h) + ((t - (u - g)) + (q - g));
+    f32 real = (f32)(0.5 * log_wide(s, (u - (s - 1)) + rest));
+    real = s == 0 ? -__builtin_inff() : s == __builtin_inf() ? __builtin_inff() : real;
+    pred far = __builtin_fabs(a) > 0x1p200 && __builtin_fabs(b) > 0x1p200;
+    f64 imag = angle_wide(far ? __builtin_copysign(1, b) : b, far ? __builtin_copysign(1, a) : w);
+    return known_c64(x == x, __builtin_complex(real, (f32)imag));
+}""",
+    # x^y = e^(y log x), where all is finite: an angle that is not has no sine, and powers of infinity have none but real ones. A
+    # large angle is rounded as the sine needs it.
+    "power_by_parts": """c64 power_by_parts(c64 x, c64 y) {
+    f64 a = __real__ x, b = __imag__ x, c = __real__ y, d = __imag__ y, p = a * a, q = b * b, s = p + q;
+    f64 lost = __builtin_fabs(a) < __builtin_fabs(b) ? (q - s) + p : (p - s) + q, size = 0.5 * log_wide(s, lost);
+    f64 angle = angle_wide(b, a), e = exp_wide(c * size - d * angle, 0), turn = c * angle + d * size;
+    f32 rounded = (f32)turn;
+    turn = __builtin_fabs(turn) < 0x1p30 ? turn : rounded;
+    f32 real = (f32)(e * sine_wide(turn, 0.5)), imag = turn == 0 ? (f32)turn : (f32)(e * sine_wide(turn, -0.0));
+    pred one = (a == 1 & b == 0) | (c == 0 & d == 0), of_zero = s == 0, alone = b == 0 & d == 0 & a == __builtin_inf() & c == c;
+    pred known = one | alone | (of_zero ? d == 0 & c > 0 : __builtin_isfinite(s) & __builtin_isfinite(rounded));
+    real = one ? 1 : alone & c > 0 ? __builtin_inff() : alone | of_zero ? 0 : real;
+    return known_c64(known, __builtin_complex(real, one | alone | of_zero ? 0 : imag));
+}""",
     # With t the root of (|a| + |x|) / 2 the parts are t and b / 2t, or the other way round: sums of what has one sign.
     "root_by_parts": """c64 root_by_parts(c64 x) {
     f64 a = __real__ x, b = __imag__ x, w = __builtin_fabs(a), t = __builtin_sqrt(0.5 * (w + __builtin_sqrt(a * a + b * b)));

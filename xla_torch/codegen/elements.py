@@ -261,11 +261,11 @@ VECTOR_ELEMENTS = {
 """Functions of float32 that a compiler makes vector code of (`transcendental.py`); C's library has one call for each element."""
 
 VECTOR_COMPLEX = {
-    elementwise.exponential: "exp_c64", elementwise.log: "log_c64",
-    **{opcode: f"{opcode}_c64" for opcode in (elementwise.abs_, elementwise.sign, elementwise.divide)},
+    elementwise.exponential: "exp_c64", elementwise.log: "log_c64", elementwise.divide: "divide_c64",
+    elementwise.log_plus_one: "log1p_by_parts", elementwise.exponential_minus_one: "expm1_by_parts",
     **{opcode: f"{opcode}_by_parts" for opcode in (
-        elementwise.sqrt, elementwise.rsqrt, elementwise.sine, elementwise.cosine, elementwise.tan, elementwise.sinh,
-        elementwise.cosh, elementwise.tanh)},
+        elementwise.abs_, elementwise.sign, elementwise.power, elementwise.sqrt, elementwise.rsqrt, elementwise.sine,
+        elementwise.cosine, elementwise.tan, elementwise.sinh, elementwise.cosh, elementwise.tanh)},
 }
 """The same of complex numbers in single precision."""
 

@@ -24,7 +24,7 @@ class Assumption:
     line 0, which operator of the module."""
 
     expression: str
-    value: bool | int | float
+    value: bool | int | float | str
     file: str
     line: int
 

@@ -18,9 +18,10 @@ def require(holds: torch.Tensor, *values: torch.Tensor, call: CustomCall) -> Non
         assert_in_graph(holds, f"{asserted} {where}")
     elif not holds and "assumption" in call.config:
         expression, value = call.config["assumption"]["expression"], call.config["assumption"]["value"]
+        other = "another text" if isinstance(value, str) else "another number"
         raise AssumptionError(
             "an assumption of the traced program does not hold", subject="from_torch",
-            got=f"{expression} is {not value if isinstance(value, bool) else _found(call, values) or 'another number'}",
+            got=f"{expression} is {not value if isinstance(value, bool) else _found(call, values) or other}",
             expected=asserted, where=where,
             hint='trace with from_torch(..., assumptions="retrace"), which makes a program for each case')
     elif not holds:

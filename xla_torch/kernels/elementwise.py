@@ -134,7 +134,7 @@ def _infinite_units(x: torch.Tensor) -> torch.Tensor:
     return torch.copysign(x.isinf().to(x.dtype), x)
 
 
-@elementwise
+@elementwise_as(ops.power)
 def complex_power(base: Operand, exponent: Operand) -> torch.Tensor:
     """The power; of any number to 0, and of 1, it is 1; 0 to a positive real exponent is 0, to any other exponent NaN.
     NaN also where its angle is not finite; finite real powers of positive numbers, and powers of infinity, have none."""
@@ -245,18 +245,20 @@ def complex_sign(x: torch.Tensor) -> torch.Tensor:
     return torch.complex(x.real / magnitude, x.imag / magnitude)
 
 
+@elementwise_as(ops.exponential_minus_one)
 def complex_expm1(x: torch.Tensor) -> torch.Tensor:
     """exp(x) - 1; real for real x, also where that is infinite."""
     return torch.where(x.imag == 0, torch.complex(torch.expm1(x.real), x.imag), torch.expm1(x))
 
 
+@elementwise_as(ops.log_plus_one)
 def complex_log1p(z: torch.Tensor) -> torch.Tensor:
     """log(1 + z) as XLA has it: exact to rounding where |1 + z| is near 1 or beyond the range of squares."""
     x, y = z.real, z.imag
     larger, smaller = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = torch.where(smaller == larger, 1, smaller / larger)
     far = torch.log(larger) + torch.log1p(ratio * ratio) / 2
-    near_zero = torch.log((1 + x) * (1 + x) + y * y) / 2
+    near_zero = torch.log(torch.hypot(1 + x, y))
     near_one = torch.log1p(_compensated_sum([x + x, *_square(y), *_square(x)])) / 2
     real = torch.where((1 + x).abs() + y.abs() < 0.2, near_zero, near_one)
     real = torch.where(larger > math.sqrt(torch.finfo(x.dtype).max) * 0.01, far, real)

@@ -353,7 +353,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         inside[outer].meta["number"] = outer.meta.get("number", False)
         spread = _spread(root, outer)
         if spread:
-            inside[outer].meta["spread"] = spread
+            inside[outer].meta["spread"], inside[outer].meta["shown"] = spread, _shown(root, outer)
         if spread or not _is_expansion(outer):
             inside[outer].meta["array"] = outer.meta["array"]
         inside[outer].meta["given"] = outer.meta.get("array")

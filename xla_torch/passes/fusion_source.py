@@ -78,8 +78,12 @@ _ROUNDED_ONCE = frozenset({PRED, S8, U8, S16, U16, F32, BF16, F16})
 """Types of which float32 has all numbers."""
 
 _ROUNDED = frozenset({elementwise.exponential, elementwise.log, elementwise.logistic, elementwise.tanh, elementwise.log_plus_one,
-                      elementwise.exponential_minus_one, elementwise.erf})
+                      elementwise.exponential_minus_one, elementwise.erf, elementwise.sinh, elementwise.cosh, elementwise.asinh,
+                      elementwise.acosh, elementwise.atanh})
 """Functions whose vector code torch's does not outrun beside other calls on large arrays; it does with sines and their like."""
+SLOW_IN_TORCH = frozenset({elementwise.exponential_minus_one, elementwise.sinh, elementwise.cosh, elementwise.asinh,
+                           elementwise.acosh})
+"""Those of float32 that native code computes sooner also alone: in half of torch's time and less (AVX-512, 2026-11-29)."""
 _SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
 
 
@@ -106,7 +110,10 @@ class Calls:
         dims, of_row = _dims(operand), self.is_row.get(user, False)
         spread: Role | None = operand.meta.get("spread")
         if spread is not None:
-            return spread if dims == self.grid and not of_row and self.lead == len(dims) - 1 else None
+            if dims != self.grid or of_row:
+                return None
+            is_column = operand.meta["shown"] == (*[1] * self.lead, *dims[self.lead:])
+            return "column" if is_column else spread if self.lead == len(dims) - 1 else None
         if not dims:
             return "scalar"
         if dims == self.grid:

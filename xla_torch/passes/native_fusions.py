@@ -27,7 +27,7 @@ from ..kernels import convert, integers
 from ..kernels.calls import COMPARISONS, known
 from ..kernels.native import can_fuse, made_after
 from ..kernels.native_fusions import NativeFusion, Role, fusion
-from .fusion_source import Calls, Source, is_complex_function, is_rounded
+from .fusion_source import SLOW_IN_TORCH, Calls, Source, is_complex_function, is_rounded
 from .memory import plan_memory
 from .simplify import copy_views, put_in_order
 
@@ -55,7 +55,7 @@ def _cost(node: Node) -> int:
     if is_complex_function(node):
         return _LEAST
     if is_rounded(node):
-        return _DEAR
+        return _LEAST if known(node.target).opcode in SLOW_IN_TORCH else _DEAR
     if getattr(node.target, "__module__", "") in _OF_SEVERAL_CALLS:
         return _LEAST
     if known(node.target).out in COMPARISONS:

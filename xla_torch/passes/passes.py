@@ -34,7 +34,7 @@ from .product_blocks import block_products
 from .products import measure_products, turn_products, use_float32
 from .profiler_ranges import enter_ranges
 from .row_functions import use_row_functions
-from .simplify import drop_needless_views
+from .simplify import drop_needless_views, join_concatenations
 from .sized import hold_sizes
 from .transforms import scale_transforms
 
@@ -107,6 +107,7 @@ PASSES = (
     Pass("scaled transforms", lambda low: scale_transforms(low.root, low.graph)),
     Pass("dead code", _drop_dead_code, needed=True),
     Pass("views", lambda low: drop_needless_views(low.graph)),
+    Pass("concatenations", lambda low: join_concatenations(low.graph)),
     Pass("turned products", lambda low: turn_products(low.graph)),
     Pass("buckets", lambda low: join_exchanges(low.graph)),
     Pass("overlap", lambda low: overlap_exchanges(low.graph)),

@@ -1,4 +1,5 @@
-"""Views that a program need not make: those of a chain but the last, and broadcasts that torch does by itself.
+"""Views that a program need not make: those of a chain but the last, and broadcasts that torch does by itself. And concatenations
+of concatenations.
 
 XLA writes each broadcast as an instruction of its own, often through a shape with a dimension of size 1 and back. On small
 arrays such views cost as much as the arithmetic between them.
@@ -10,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import cast
 
+import torch
 from torch.fx import Graph, Node
 
 from ..core import tuning
@@ -28,6 +30,21 @@ def drop_needless_views(graph: Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if node.op == "call_method" and node.target in ROW_VIEWS and not node.users:
             graph.erase_node(node)
+
+
+def join_concatenations(graph: Graph) -> None:
+    """Let a concatenation read the operands of another one along the same dimension that nothing else reads: each would write
+    all of it again. Padding with an array's own elements is two for each dimension."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target is not torch.cat or node.kwargs:
+            continue
+        operands, dim = cast(tuple[list[Node], int], node.args)
+        inner = [o for o in operands if o.op == "call_function" and o.target is torch.cat and o.args[1:] == (dim,)
+                 and not o.kwargs and list(o.users) == [node] and operands.count(o) == 1]
+        if inner:
+            node.args = ([part for o in operands for part in (cast(list[Node], o.args[0]) if o in inner else [o])], dim)
+            for one in inner:
+                graph.erase_node(one)
 
 
 def _is_method(node: object, name: str) -> bool:

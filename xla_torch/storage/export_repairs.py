@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from . import own_generators, read_numbers
+from . import inline_regions, own_generators, read_numbers, torch_graphs
 from .torch_private import private
 
 _Fake: Any = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensor")
@@ -108,3 +108,28 @@ def _converted(module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tenso
         if found is not given:
             module._parameters[name] = torch.nn.Parameter(found, given.requires_grad)
     return module
+
+
+def with_conversions(exported: Any) -> Any:
+    """A program whose copies into tensors of another type convert first: torch's decompositions let a buffer that is written so
+    become what is copied, unconverted."""
+    if not any(map(_converting, inline_regions.with_regions(exported.graph_module))):
+        return exported
+    module = copy.deepcopy(exported.graph_module)
+    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
+        copied.name = own.name  # deepcopy renames an input that is called as a function of Python
+    for one in inline_regions.with_regions(module):
+        for node in _converting(one):
+            (to, source), value = node.args[:2], node.args[0].meta["val"]
+            with one.graph.inserting_before(node):
+                made = one.graph.call_function(torch.ops.aten.to.dtype, (source, value.dtype))
+            made.meta = {**node.meta, "val": source.meta["val"].to(value.dtype)}
+            node.args = (to, made, *node.args[2:])
+        one.recompile()
+    return torch_graphs.with_graph(exported, module, exported.graph_signature, {})
+
+
+def _converting(module: torch.fx.GraphModule) -> list[Any]:
+    """The copies of tensors into tensors of another type."""
+    found: list[Any] = [node for node in module.graph.nodes if node.target is torch.ops.aten.copy_.default]
+    return [node for node in found if node.args[0].meta["val"].dtype is not node.args[1].meta["val"].dtype]

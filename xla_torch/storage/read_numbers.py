@@ -114,30 +114,47 @@ _MATH: dict[str, Function] = {
 @contextlib.contextmanager
 def as_python() -> Iterator[None]:
     """A block in which this thread's floats that were read from tensors have Python's arithmetic. One at a time."""
-    thread = threading.get_ident()
+    thread, kept = threading.get_ident(), list[tuple[Any, str, Any]]()
 
-    def instead(before: Function | None, function: Function, concerns: Callable[[Any], bool]) -> Function:
-        def apply(*numbers: Any) -> Any:
-            if any(map(concerns, numbers)) and threading.get_ident() == thread and _is_tracing() is not None:
-                return function(*numbers) if all(isinstance(n, _NUMBERS) for n in numbers) else NotImplemented
-            return NotImplemented if before is None else before(*numbers)
+    def put(owner: Any, name: str, value: Any) -> None:
+        kept.append((owner, name, vars(owner).get(name)))
+        setattr(owner, name, value)
 
-        return apply
+    def is_traced() -> bool:
+        return threading.get_ident() == thread and _is_tracing() is not None
 
-    _distributions._Number = (*_plain, torch.SymInt, torch.SymFloat)
-    held = [(owner, name, vars(owner).get(name), function, concerns) for owner, table, concerns in _TABLES
-            for name, function in table.items()]
-    for owner, name, before, function, concerns in held:
-        setattr(owner, name, instead(before, function, concerns))
+    for owner, table, concerns in _TABLES:
+        for name, function in table.items():
+            put(owner, name, _instead(vars(owner).get(name), function, lambda n, of=concerns: of(n) and is_traced()))
+    for name in ("__eq__", "__ne__", "__le__", "__ge__"):
+        put(torch.SymFloat, name, _compared(vars(torch.SymFloat)[name], name, is_traced))
+    put(_distributions, "_Number", (*_plain, torch.SymInt, torch.SymFloat))
     try:
         yield
     finally:
-        _distributions._Number = _plain
-        for owner, name, before, *_ in held:
-            if before is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
+        for owner, name, value in kept:
+            delattr(owner, name) if value is None else setattr(owner, name, value)
+
+
+def _instead(before: Function | None, function: Function, concerns: Callable[[Any], bool]) -> Function:
+    """A function for numbers that it concerns, and for others what was there before."""
+    def apply(*numbers: Any) -> Any:
+        if any(map(concerns, numbers)):
+            return function(*numbers) if all(isinstance(n, _NUMBERS) for n in numbers) else NotImplemented
+        return NotImplemented if before is None else before(*numbers)
+
+    return apply
+
+
+def _compared(before: Function, name: str, is_traced: Callable[[], bool]) -> Function:
+    """A comparison of floats. Of a number with itself sympy knows the answer, which another one is for NaN."""
+    def apply(number: Any, other: Any) -> Any:
+        is_itself = type(other) is torch.SymFloat and number.node.expr == other.node.expr
+        if not is_itself or not _is_read(number) or not is_traced():
+            return before(number, other)
+        return bool(torch.isnan(*_tensors((number,)))) is (name == "__ne__")
+
+    return apply
 
 
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)

@@ -180,9 +180,33 @@ def with_graph(exported: Any, module: torch.fx.GraphModule, signature: Any, cons
     return exported._update(module, signature, constants={**exported.constants, **constants})
 
 
-def levels_of(node: torch.fx.Node) -> int:
-    """How many levels of torch.func.vmap a node opens."""
-    return (node.target is _nested) - (node.target is _ended)
+def enter_level(node: torch.fx.Node, levels: list[tuple[int, str]]) -> None:
+    """Add the level of torch.func.vmap that a node opens, its size and its randomness, or take off the one that it ends."""
+    if node.target is _nested:
+        size, randomness = node.args
+        levels.append((size, randomness))  # pyright: ignore[reportArgumentType]
+    elif node.target is _ended:
+        levels.pop()
+
+
+def map_over_first(graph: torch.fx.Graph, node: torch.fx.Node, levels: Sequence[int]) -> None:
+    """Let levels of torch.func.vmap map over the first dimensions of a node."""
+    found, readers = node, list(node.users)
+    for level in levels:
+        with graph.inserting_after(found):
+            mapped = graph.call_function(_added, (found, 0, level))
+        mapped.meta = dict(node.meta)
+        found = mapped
+    for reader in readers:
+        reader.replace_input_with(node, found)
+
+
+def beside(like: torch.Tensor, value: Any) -> Any:
+    """A stand-in of the form of a tensor, as it is within the levels of torch.func.vmap, beside another one."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    with like.fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
+        return torch.empty(tuple(value.shape), dtype=value.dtype)
 
 
 _nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (

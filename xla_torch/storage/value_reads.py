@@ -31,7 +31,7 @@ import torch.utils._sympy.interp
 import torch.utils._sympy.reference
 
 from ..core import forks
-from . import inline_regions
+from . import inline_regions, messages
 from .torch_graphs import in_operators
 from .torch_private import READING, private, pytree
 
@@ -51,6 +51,8 @@ _sympify: Callable[[Any], Any] = private(_symbols, "sympy.sympify")
 _differ: Callable[[Any, Any], Any] = private(_symbols, "sympy.Ne")
 ASSERTIONS = (torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
 """The operators that assert in exported graphs."""
+_LONG = 200
+"""How many letters of a text an assumption names."""
 _NEVER = 1 << 40
 """A number that keeps what is compared with it in the graph, until `settled` asserts it otherwise."""
 _ANSWERED = "propagate_real_tensors"
@@ -95,7 +97,7 @@ class Read:
     """One decision: the expression in the user's code, its value, where it stands, and the condition that torch asserts."""
 
     expression: str
-    value: bool | int | float
+    value: bool | int | float | str
     file: str
     line: int
     condition: Any
@@ -106,6 +108,8 @@ class Reads:
 
     def __init__(self) -> None:
         self.found: dict[str, Read] = {}
+        self.texts: list[Read] = []
+        """Of tensors: these are asserted when they are made."""
         self.dimension: int | None = None
         """The dimension whose size is being read."""
         self._answer: Any = None
@@ -132,6 +136,21 @@ class Reads:
                 yield
             finally:
                 _Environment._log_real_tensor_propagation, _Environment.guard_or_defer_runtime_assert = _note, _assert
+
+    def note_text(self, label: Callable[[Read], str], tensor: torch.Tensor, values: torch.Tensor, text: str) -> None:
+        """Note that Python made a text of a tensor, and assert that it has the example's values."""
+        if any(isinstance(size, torch.SymInt) for size in tensor.shape):
+            tensor = tensor.reshape([int(size) for size in tensor.shape])
+        expression, file, line = _asked()
+        read = Read(expression, " ".join(text.split())[:_LONG], file, line, None)
+        self.texts.append(read)
+        expected = torch.tensor(values.tolist(), dtype=values.dtype, device=values.device).reshape(values.shape)
+        if values.is_floating_point() or values.is_complex():
+            precision = 4 * torch.finfo(values.dtype).eps
+            same = torch.isclose(tensor, expected, rtol=precision, atol=0, equal_nan=True)
+        else:
+            same = tensor == expected
+        torch.ops.aten._assert_async.msg(same.all(), label(read))
 
     def rename(self, symbols: Mapping[Any, Any]) -> None:
         """Take the symbols of a trace of the operators of the first trace, or the numbers that it asked for again."""
@@ -294,9 +313,9 @@ def _assert_tensors(graph: torch.fx.Graph, given: list[torch.fx.Node], read: Rea
         wide = [t.to(torch.float64 if t.is_floating_point() else torch.int64) for t in tensors]
         numbers = dict(zip(symbols, wide, strict=True))
         if isinstance(read.value, float):
-            frozen = next(side for side in read.condition.args if side.free_symbols)
+            frozen, value = sorted(read.condition.args, key=lambda side: not side.free_symbols)  # both may be negated
             precision = max(torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point())
-            holds = _is_near(_interpreted(_Tensors, numbers, frozen), read.value, precision)
+            holds = _is_near(_interpreted(_Tensors, numbers, frozen), float(value), precision)
         else:
             holds = _interpreted(_Tensors, numbers, read.condition)
         torch.ops.aten._assert_async.msg(holds, label)
@@ -377,7 +396,7 @@ def _is_own(frame: types.FrameType) -> bool:
 
 
 def _is_torchs(frame: types.FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((_TORCH, _NUMPY, "<"))
+    return frame.f_code.co_filename.startswith((_TORCH, _NUMPY, "<")) or messages.is_pythons(frame)
 
 
 def _is_library(frame: types.FrameType) -> bool:
