@@ -21,6 +21,8 @@ from . import torch_graph_nodes
 from .torch_compositions import by_operator
 
 Way = Callable[..., Any]
+_of_distances: Way = torch_private.private(torch.ops, "aten._cdist_backward")
+_attention: Way = torch_private.private(torch.ops, "aten._scaled_dot_product_attention_math")
 
 
 class _Row(NamedTuple):
@@ -41,7 +43,7 @@ def _pdist(grad: torch.Tensor, self: torch.Tensor, p: float, pdist: torch.Tensor
         half = x.new_zeros(count, count).index_put((first, second), x)
         return half + half.T
 
-    return torch.ops.aten._cdist_backward(matrix(grad), self, self, p, matrix(pdist))
+    return _of_distances(matrix(grad), self, self, p, matrix(pdist))
 
 
 def _masked_softmax(grad_output: torch.Tensor, output: torch.Tensor, mask: torch.Tensor, dim: int | None = None) -> torch.Tensor:
@@ -102,7 +104,7 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn
         raise UnsupportedError("the gradient of attention with dropout has no rule", got=f"dropout_p={dropout_p}", expected="0",
                                hint="call model.eval(), or apply torch.nn.functional.dropout to the weights")
     mask = attn_bias if attn_mask is None else attn_mask
-    return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, mask, 0.0, is_causal, scale=scale)[0]
+    return _attention(query, key, value, mask, 0.0, is_causal, scale=scale)[0]
 
 
 _SELF, _ATTENTION = ("self",), _Row(_attention, ("query", "key", "value"))

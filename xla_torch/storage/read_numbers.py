@@ -18,7 +18,7 @@ import torch.distributions.utils
 import torch.fx.experimental.proxy_tensor
 import torch.fx.experimental.symbolic_shapes
 
-from .torch_private import private
+from .torch_private import assert_in_graph, private
 
 _is_tracing: Callable[[], Any] = private(torch.fx.experimental.proxy_tensor, "get_proxy_mode")
 _is_of_kind: Callable[[Any, Any], bool] = private(torch.fx.experimental.symbolic_shapes, "symbol_is_type")
@@ -56,7 +56,7 @@ def _result(name: str, function: Function, numbers: tuple[Any, ...]) -> torch.Te
     is_finite = found.isfinite()
     for tensor in given:
         is_finite = is_finite | ~tensor.isfinite()
-    torch.ops.aten._assert_async.msg(is_finite, f"{name} has a finite result")
+    assert_in_graph(is_finite, f"{name} has a finite result")
     return found
 
 
@@ -64,11 +64,11 @@ def _number(name: str, function: Function) -> Function:
     return lambda *numbers: _result(name, function, numbers).item()
 
 
-def _truth(name: str, function: Function) -> Function:
+def _truth(function: Function) -> Function:
     return lambda *numbers: bool(function(*_tensors(numbers)))
 
 
-def _unchecked(name: str, function: Function) -> Function:
+def _unchecked(function: Function) -> Function:
     return lambda *numbers: function(*_tensors(numbers)).item()
 
 
@@ -83,31 +83,31 @@ def _swapped(function: Function) -> Function:
 
 
 _PAIRS: dict[str, Function] = {
-    "add": _unchecked("+", torch.add), "sub": _unchecked("-", torch.sub), "mul": _unchecked("*", torch.mul),
-    "truediv": _number("/", torch.div), "mod": _number("%", torch.remainder), "floordiv": _number("//", _floored)}
+    "__add__": _unchecked(torch.add), "__sub__": _unchecked(torch.sub), "__mul__": _unchecked(torch.mul),
+    "__truediv__": _number("/", torch.div), "__mod__": _number("%", torch.remainder), "__floordiv__": _number("//", _floored)}
 _POWERS: dict[str, Function] = {"__pow__": _number("**", torch.pow), "__rpow__": _swapped(_number("**", torch.pow))}
 _QUOTIENTS: dict[str, Function] = {
     "__divmod__": lambda a, b: (a // b, a % b), "__rdivmod__": lambda a, b: (b // a, b % a)}
 _METHODS: dict[str, Function] = {
-    **{f"__{name}__": function for name, function in _PAIRS.items()},
-    **{f"__r{name}__": _swapped(function) for name, function in _PAIRS.items()},
-    "__abs__": _unchecked("abs", torch.abs), "__neg__": _unchecked("-", torch.neg), "__round__": _rounded,
-    **_QUOTIENTS}
+    **_PAIRS, **{name.replace("__", "__r", 1): _swapped(function) for name, function in _PAIRS.items()},
+    "__abs__": _unchecked(torch.abs), "__neg__": _unchecked(torch.neg), "__round__": _rounded, **_QUOTIENTS}
 """Methods of floats."""
 _OF_INTEGERS: dict[str, Function] = {
     **_QUOTIENTS, "__invert__": lambda a: -a - 1, "__xor__": lambda a, b: (a | b) - (a & b),
     "__rxor__": lambda a, b: (a | b) - (a & b)}
 """Methods of integers that torch lacks, or does not export."""
 
+
+def _log(x: torch.Tensor, *base: torch.Tensor) -> torch.Tensor:
+    return torch.log(x) / torch.log(*base) if base else torch.log(x)
+
+
+_SAME = ("sqrt exp exp2 expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc atan2 hypot "
+         "fmod lgamma pow").split()
 _MATH: dict[str, Function] = {
-    **{name: _number(f"math.{name}", getattr(torch, name)) for name in (
-        "sqrt", "exp", "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-        "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "atan2", "hypot", "fmod", "lgamma")},
-    "log": _number("math.log", lambda x, *base: torch.log(x) / torch.log(*base) if base else torch.log(x)),
-    "pow": _number("math.pow", torch.pow), "fabs": _unchecked("math.fabs", torch.abs),
-    "copysign": _unchecked("math.copysign", torch.copysign), "degrees": _unchecked("math.degrees", torch.rad2deg),
-    "radians": _unchecked("math.radians", torch.deg2rad),
-    **{name: _truth(name, getattr(torch, name)) for name in ("isnan", "isinf", "isfinite")}}
+    **{name: _number(f"math.{name}", getattr(torch, name)) for name in _SAME}, math.log.__name__: _number("math.log", _log),
+    "fabs": _unchecked(torch.abs), "copysign": _unchecked(torch.copysign), "degrees": _unchecked(torch.rad2deg),
+    "radians": _unchecked(torch.deg2rad), **{name: _truth(getattr(torch, name)) for name in ("isnan", "isinf", "isfinite")}}
 """Functions of Python's math, of which the last are decisions."""
 
 
