@@ -46,7 +46,7 @@ NUMBERS: list[tuple[str, Function]] = [
     ("math.sqrt", lambda x, n: math.sqrt(x)), ("math.sqrt of integers", lambda x, n: math.sqrt(n)),
     ("math.exp", lambda x, n: math.exp(x)), ("math.log", lambda x, n: math.log(x)), ("to a base", lambda x, n: math.log(x, 3)),
     ("math.cos", lambda x, n: math.cos(math.pi * x / 10)), ("math.hypot", lambda x, n: math.hypot(x, 3.0)),
-    ("math.atan2", math.atan2), ("math.copysign", lambda x, n: math.copysign(2.0, -x)),
+    ("math.atan2", lambda x, n: math.atan2(x, n + 1)), ("math.copysign", lambda x, n: math.copysign(2.0, -x)),
     ("math.pow", lambda x, n: math.pow(x, 1.5)), ("math.lgamma", lambda x, n: math.lgamma(x)),
     ("Adam's step", lambda x, n: x / (1 - 0.9 ** n) / (math.sqrt(x) + 1e-8)),
     ("a Gumbel number", lambda x, n: -math.log(-math.log(x / 10)))]

@@ -22,7 +22,7 @@ from .torch_compositions import by_operator
 
 Way = Callable[..., Any]
 _of_distances: Way = torch_private.private(torch.ops, "aten._cdist_backward")
-_attention: Way = torch_private.private(torch.ops, "aten._scaled_dot_product_attention_math")
+_plain_attention: Way = torch_private.private(torch.ops, "aten._scaled_dot_product_attention_math")
 
 
 class _Row(NamedTuple):
@@ -104,7 +104,7 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn
         raise UnsupportedError("the gradient of attention with dropout has no rule", got=f"dropout_p={dropout_p}", expected="0",
                                hint="call model.eval(), or apply torch.nn.functional.dropout to the weights")
     mask = attn_bias if attn_mask is None else attn_mask
-    return _attention(query, key, value, mask, 0.0, is_causal, scale=scale)[0]
+    return _plain_attention(query, key, value, mask, 0.0, is_causal, scale=scale)[0]
 
 
 _SELF, _ATTENTION = ("self",), _Row(_attention, ("query", "key", "value"))

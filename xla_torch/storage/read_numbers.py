@@ -102,12 +102,15 @@ def _log(x: torch.Tensor, *base: torch.Tensor) -> torch.Tensor:
     return torch.log(x) / torch.log(*base) if base else torch.log(x)
 
 
-_SAME = ("sqrt exp exp2 expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc atan2 hypot "
-         "fmod lgamma pow").split()
+_SAME: tuple[Any, ...] = (
+    torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos, torch.tan,
+    torch.asin, torch.acos, torch.atan, torch.sinh, torch.cosh, torch.tanh, torch.asinh, torch.acosh, torch.atanh, torch.erf,
+    torch.erfc, torch.atan2, torch.hypot, torch.fmod, torch.lgamma, torch.pow)
 _MATH: dict[str, Function] = {
-    **{name: _number(f"math.{name}", getattr(torch, name)) for name in _SAME}, math.log.__name__: _number("math.log", _log),
-    "fabs": _unchecked(torch.abs), "copysign": _unchecked(torch.copysign), "degrees": _unchecked(torch.rad2deg),
-    "radians": _unchecked(torch.deg2rad), **{name: _truth(getattr(torch, name)) for name in ("isnan", "isinf", "isfinite")}}
+    **{function.__name__: _number(f"math.{function.__name__}", function) for function in _SAME},
+    math.log.__name__: _number("math.log", _log), "fabs": _unchecked(torch.abs), "copysign": _unchecked(torch.copysign),
+    "degrees": _unchecked(torch.rad2deg), "radians": _unchecked(torch.deg2rad),
+    "isnan": _truth(torch.isnan), "isinf": _truth(torch.isinf), "isfinite": _truth(torch.isfinite)}
 """Functions of Python's math, of which the last are decisions."""
 
 
