@@ -70,6 +70,7 @@ def measured(name: str, seconds: float) -> dict[str, float]:
     hlo = compiled.lower(*given).compiler_ir("hlo")
     assert hlo is not None
     program = xla_torch.parse_hlo(hlo.as_hlo_text())
+    make_native(program.program.lowered(torch.device("cpu")))
     for mine, other in zip(ours(), theirs(), strict=True):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-3, atol=1e-4)
     ratio, alone = settled(ours, theirs, seconds, RUNS)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ..core.lazy_imports import lazy
 
 if TYPE_CHECKING:
-    from . import containers, writing
+    from . import containers, serialized_sharding, writing
 
-__all__ = ["containers", "writing"]
+__all__ = ["containers", "serialized_sharding", "writing"]
 
 __getattr__ = lazy(__name__, dict.fromkeys(__all__, ""))

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
+from .. import proto
 from ..core.errors import InvalidArgument
 from ..core.types import PrimitiveType
 from ..functions.hlo_builder import XlaOp
@@ -19,9 +19,6 @@ from ..hlo.sharding import Sharding, ShardingKind
 from ..mlir.ir import Array, Elements, Float, Integer, Location, Opaque, Operation, Type
 from ..mlir.text import printing
 from ..mlir.text.printing import type_text
-from ..proto.context import Reading
-from ..proto.devices import read_sharding
-from ..proto.schema import message_class
 from .tilings import per_value, tilings_of
 
 SHARDING = "mhlo.sharding"
@@ -148,15 +145,4 @@ def sharding_of(text: Any) -> Sharding:
         return _parsed(text)
     if not isinstance(text, (str, bytes)):
         raise InvalidArgument("the sharding is no text", got=repr(text)[:80], expected='as "{replicated}"')
-    return _of_proto(text.encode() if isinstance(text, str) else text)
-
-
-@functools.lru_cache(maxsize=1024)
-def _of_proto(data: bytes) -> Sharding:
-    """The sharding of a serialised OpSharding."""
-    proto = message_class("OpSharding")()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError:
-        raise InvalidArgument("the sharding is neither text nor a proto", got=repr(data)[:80]) from None
-    return read_sharding(proto, Reading((), ()))
+    return proto.serialized_sharding.sharding_of_bytes(text.encode() if isinstance(text, str) else text)
