@@ -212,35 +212,60 @@ def topk(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
 
 
 _AT_ONCE = 16
+_ONE = WindowDimension(1)
 
 
 @ARRAYS.rule(window.reduce_window)
 def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
-    """Each window on its own, in the order of its elements; of padding there are none."""
+    """Place by place of the windows, for each the windows that lie side by side; of padding there are none."""
     code, half, windows = writer.code, len(operands) // 2, inst.attributes.get("window", ())
     if any(w.base_dilation != 1 or w.reversal for w in windows) or len(windows) != operands[0].shape.rank:
         raise Unfit("windows over elements that are apart, or backwards")
+    if not windows:
+        raise Unfit("a window over a number")
     arrays, inits = ([code.store(o) for o in part] for part in (operands[:half], operands[half:]))
     shapes = inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
     along = running_dimension(arrays[0].shape, windows)
     if along is not None and not along[2] and (not along[1] or _commutes(inst.attributes["to_apply"])):
         return _running(writer, inst, arrays, inits, *along[:2])
-    names, before = [code.buffer(s) for s in shapes], code.work
-    with code.loops(shapes[0].dimensions) as at:
-        totals = [code.local(i.shape, "t", i.at(())) for i in inits]
-        with contextlib.ExitStack() as stack:
-            places = [stack.enter_context(_along(code, i, n, w))
-                      for i, n, w in zip(at, arrays[0].shape.dimensions, windows, strict=True)]
-            elements = [_element(code, a, places) for a in arrays]
-            found = _region(writer, inst.attributes["to_apply"],
-                            [*(single(i.shape, t) for i, t in zip(inits, totals, strict=True)), *elements])
-            for total, value in zip(totals, found, strict=True):
-                code.line(f"{total} = {value};")
-        for shape, name, total in zip(shapes, names, totals, strict=True):
-            code.put(shape, name, at, total)
-    code.work = before + 2 * shapes[0].element_count * math.prod(w.size for w in windows)
+    names, before, dims = [code.buffer(s) for s in shapes], code.work, shapes[0].dimensions
+    last = max((d for d, w in enumerate(windows) if w != _ONE), default=len(dims) - 1)
+    run, terms = math.prod(dims[last:]), math.prod(w.size for w in windows)
+    with code.loops(dims[:last]) as row, contextlib.ExitStack() as stack:
+        with code.loops(dims[last:], apart=True) as at:
+            for shape, name, init in zip(shapes, names, inits, strict=True):
+                code.put(shape, name, [*row, *at], init.at(()))
+        sizes = arrays[0].shape.dimensions
+        places = [stack.enter_context(_along(code, i, n, w)) for i, n, w in zip(row, sizes, windows[:last], strict=False)]
+        at, place = stack.enter_context(_beside(code, dims[last], sizes[last], windows[last]))
+        behind = stack.enter_context(code.loops(dims[last + 1:], apart=True))
+        to = [*row, at, *behind]
+        totals = [single(i.shape, element_of(s, name, to)) for i, s, name in zip(inits, shapes, names, strict=True)]
+        elements = [_element(code, a, [*places, place, *behind]) for a in arrays]
+        found = _region(writer, inst.attributes["to_apply"], [*totals, *elements])
+        for shape, name, value in zip(shapes, names, found, strict=True):
+            code.put(shape, name, to, value)
+    code.work = before + shapes[0].element_count * terms * (0.25 + 2 / run)
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
+
+
+@contextlib.contextmanager
+def _beside(code: Code, results: int, count: int, window: WindowDimension) -> Iterator[tuple[str, str]]:
+    """A loop over the places of windows along one dimension, and in it one over the windows of which the place is not in the
+    padding: a window, and the element there."""
+    e, at, step, stride = code.name("e"), code.name("i"), window.window_dilation, window.stride
+    with code.block(f"for (s64 {e} = 0; {e} < {window.size}; {e}++)"):
+        shift, first, behind = code.name("shift"), "0", str(results)
+        code.line(f"s64 {shift} = {e} * {step} - {window.padding_low};")
+        if window.padding_low or window.padding_high:
+            first, behind = code.name("first"), code.name("behind")
+            code.line(f"s64 {first} = {shift} >= 0 ? 0 : ({stride - 1} - {shift}) / {stride};")
+            code.line(f"s64 {behind} = {count} <= {shift} ? 0 : ({count} - {shift} + {stride - 1}) / {stride};")
+            code.line(f"{behind} = {behind} < {results} ? {behind} : {results};")
+        code.line("#pragma GCC ivdep")
+        with code.block(f"for (s64 {at} = {first}; {at} < {behind}; {at}++)"):
+            yield at, f"({at} * {stride} + {shift})"
 
 
 @contextlib.contextmanager

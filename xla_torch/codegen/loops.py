@@ -44,7 +44,7 @@ from .empty_arrays import without_elements
 from .functions import used_in
 from .indexed import write_scatter
 from .pairs import differences_of_pair, exponential_of_pair
-from .sums import blas_routine, product, require_fit, turns
+from .sums import blas_routine, calls_of, product, require_fit, turns
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
@@ -259,7 +259,7 @@ class ProgramWriter:
             raise Unfit("a token, or an array of dynamic size")
         if (found := without_elements(instruction, operands, self)) is not None:
             return found
-        self.calls += 1
+        self.calls += calls_of(instruction)
         require_fit(instruction)
         if updates is not None and instruction in updates.carries:
             return updates.update(instruction, operands)

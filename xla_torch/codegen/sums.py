@@ -239,6 +239,13 @@ def require_fit(inst: Instruction) -> None:
             factors(n)
 
 
+def calls_of(inst: Instruction) -> int:
+    """How many calls of torch an op takes: of windows each dimension's places, one after another, are sliced and combined."""
+    if inst.opcode != window.reduce_window:
+        return 1
+    return 1 + 3 * sum(w.size - 1 for w in inst.attributes.get("window", ()))
+
+
 def _require_exact(region: Computation) -> None:
     """Raise Unfit for a region that rounds floats of 16 bits: where elements meet many times, torch and XLA do so at times of
     their own."""

@@ -18,7 +18,7 @@ from ..codegen.compiled import is_available, machine_code
 from ..codegen.elements import ELEMENTS, VECTOR_WORK, Unfit, element, element_work, is_native
 from ..codegen.linalg import routine_needed
 from ..codegen.loops import Source, bundle_source
-from ..codegen.sums import require_fit, terms_of
+from ..codegen.sums import calls_of, require_fit, terms_of
 from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.inference import has_effect
@@ -157,7 +157,7 @@ def _weight(instruction: Instruction) -> int | None:
         return 1 if instruction.shape.element_count * work <= tuning.NATIVE_UNDER else None
     if opcode == contraction.dot and terms_of(instruction) > tuning.BUNDLED_PRODUCTS:
         return None
-    return 0 if opcode in VIEWS else 1
+    return 0 if opcode in VIEWS else calls_of(instruction)
 
 
 def _most_in_passes() -> int:
