@@ -83,6 +83,7 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
     "median": [(lambda x: (x.median(), x.nanmedian(), x.median(1).values), [ROW]),
                (lambda x: (x.median(), x.nanmedian()), [torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0])])],
     "ranks": [(lambda x: (x.kthvalue(3, 1), x.mode(1), x.cummax(1), x.cummin(0), x.logcumsumexp(1)), [ROW])],
+    "cumprod": [(lambda x: (x.cumprod(1, dtype=torch.float64), x.int().cumprod(0, dtype=torch.float32)), [ROW])],
     "resampling": [(lambda x, mode=mode: F.interpolate(x, (3, 9), mode=mode, antialias=True), [IMAGE])
                    for mode in ("bilinear", "bicubic")],
     "torch's own": [(lambda x: (x.renorm(2, 0, 1.0), F.interpolate(x, (9, 4), mode="nearest-exact"), F.unfold(x, 2),
