@@ -24,6 +24,7 @@ HOLED = torch.tensor([1.0, 2.0, 2.0, float("nan"), float("nan")])
 WORDS, STARTS, TABLE = torch.tensor([1, 2, 0, 3, 3, 1]), torch.tensor([0, 2, 2, 5]), floats(5, 3)
 GRID = 1.5 * floats(1, 2, 3, 2, 3)
 SAMPLES = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(0))
+PLANE = torch.tensor([complex(*sides) for x in (2.0, -2.0, 0.5, -1e-3) for y in (1.0, -0.25) for sides in ((x, y), (y, x))])
 ENDS = torch.tensor([8, 8, 16], dtype=torch.int32)
 SIGNS = torch.tensor([1.0, -0.0, -2.0, 0.0])
 BF16 = torch.bfloat16
@@ -83,6 +84,8 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
     "median": [(lambda x: (x.median(), x.nanmedian(), x.median(1).values), [ROW]),
                (lambda x: (x.median(), x.nanmedian()), [torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0])])],
     "ranks": [(lambda x: (x.kthvalue(3, 1), x.mode(1), x.cummax(1), x.cummin(0), x.logcumsumexp(1)), [ROW])],
+    "inverses of complex numbers": [(lambda x: (x.acos(), x.acosh(), x.asin(), x.asinh()), [PLANE])],
+    "cumprod": [(lambda x: (x.cumprod(1, dtype=torch.float64), x.int().cumprod(0, dtype=torch.float32)), [ROW])],
     "resampling": [(lambda x, mode=mode: F.interpolate(x, (3, 9), mode=mode, antialias=True), [IMAGE])
                    for mode in ("bilinear", "bicubic")],
     "torch's own": [(lambda x: (x.renorm(2, 0, 1.0), F.interpolate(x, (9, 4), mode="nearest-exact"), F.unfold(x, 2),

@@ -229,6 +229,18 @@ def test_results_lie_in_memory_as_torch_compile_says(name: str, order: bool):
         assert not isinstance(one, torch.Tensor) or one.stride() == other.stride()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_targets_behind_the_first_negative_one_do_not_count_in_a_compiled_loss(dynamic: bool):
+    x, target = torch.tensor([[0.3, -1.2, 0.9, 0.1], [0.2, 1.1, -0.4, 0.0]]), torch.tensor([[1, -1, 0, 2], [3, 0, -1, 1]])
+    run = torch.compile(nn.functional.multilabel_margin_loss, backend=backend, dynamic=dynamic, fullgraph=True)
+    expected, found = (x.clone().requires_grad_() for _ in range(2))
+    loss = nn.functional.multilabel_margin_loss(expected, target)
+    torch.testing.assert_close(run(x, target), loss.detach())
+    loss.backward()
+    run(found, target).backward()
+    torch.testing.assert_close(found.grad, expected.grad)
+
+
 def test_sizes_and_numbers_are_symbolic():
     run = torch.compile(lambda x, n: (x * n, x.shape[0] * 2, x.sum() / x.shape[0]), backend=backend, dynamic=True)
     for size in (3, 4, 3):

@@ -16,7 +16,7 @@ from xla_torch.errors import MissingDependency
 from xla_torch.storage import torch_private
 
 ROOT = Path(__file__).parents[2]
-PRIVATE = {"torch_private.py", "torch_graphs.py", "value_reads.py", "value_texts.py", "export_repairs.py"}
+PRIVATE = {"torch_private.py", "torch_graphs.py", "value_reads.py", "value_texts.py", "export_repairs.py", "kernel_repairs.py"}
 FILES = sorted(p for folder in ("xla_torch", "grad_rules") for p in (ROOT / folder).rglob("*.py"))
 
 

@@ -123,7 +123,43 @@ def _fault(call: Callable[..., Any], tensors: list[torch.Tensor], differentiates
         own = _gradients(ours, tensors, active)
     except Exception as error:
         return f"no gradients: {type(error).__name__}: {str(error).splitlines()[0]}"
-    return "" if _equal(own, wanted) else "other gradients"
+    return "" if _equal(own, wanted) else f"other gradients: {_whose(call, tensors, active, own, wanted)}"
+
+
+def _whose(call: Callable[..., Any], tensors: list[torch.Tensor], active: list[torch.Tensor], own: list[torch.Tensor],
+           wanted: list[torch.Tensor]) -> str:
+    """Which of two gradients is that of the values. torch's of a Hermitian matrix goes to both triangles, also where the operator
+    reads one."""
+    if any(w.isnan().logical_and(~g.isnan()).any() for g, w in zip(own, wanted, strict=True)):
+        return "torch has NaN where these are numbers"
+    quotients = [_quotients(call, tensors, one) for one in active]
+    ours, torchs = (sum(torch.dist(g, q).item() for g, q in zip(given, quotients, strict=True)) for given in (own, wanted))
+    if ours * 100 < torchs:
+        return "these are the difference quotients, torch's are not"
+    return "torch's are the difference quotients" if torchs * 100 < ours else "neither are the difference quotients"
+
+
+def _quotients(call: Callable[..., Any], tensors: list[torch.Tensor], one: torch.Tensor, step: float = 1e-6) -> torch.Tensor:
+    """The gradient of `_gradients` with respect to one of the tensors, by differences in double precision."""
+    double = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+    wide = [t.to(double.get(t.dtype, t.dtype)) for t in tensors]
+    place = next(k for k, t in enumerate(tensors) if t is one)
+    found = torch.zeros_like(wide[place]).flatten()
+    for k in range(found.numel()):
+        for unit in (1, 1j) if found.is_complex() else (1,):
+            ends = [_by_cotangents(call, [*wide[:place], _moved(wide[place], k, sign * step * unit), *wide[place + 1:]])
+                    for sign in (1, -1)]
+            found[k] += unit * (ends[0] - ends[1]) / (2 * step)
+    return found.reshape(one.shape)
+
+
+def _moved(x: torch.Tensor, k: int, by: complex) -> torch.Tensor:
+    return x.flatten().index_add(0, torch.tensor([k]), torch.tensor([by], dtype=x.dtype)).reshape(x.shape)
+
+
+def _by_cotangents(call: Callable[..., Any], tensors: list[torch.Tensor]) -> float:
+    results = [r for r in call(*(t.clone() for t in tensors)) if r.is_floating_point() or r.is_complex()]
+    return sum((r * torch.linspace(-1, 1, r.numel()).reshape(r.shape)).sum().real.item() for r in results)
 
 
 def _values(call: Callable[..., Any], tensors: list[torch.Tensor], seed: int) -> list[Any]:

@@ -17,7 +17,7 @@ from ..functions.hlo_builder import XlaOp
 from ..opcodes import control
 from ..runtime.backends import CALL_BY_CALL, CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA
 from ..runtime.computation import XlaComputation
-from ..storage import torch_graphs, torch_private
+from ..storage import kernel_repairs, torch_graphs, torch_private
 from . import torch_graph
 from .builder import XlaBuilder
 from .compiling import compile
@@ -46,7 +46,7 @@ def xla_torch(graph: torch.fx.GraphModule, examples: Sequence[Any], *, options: 
         return torch_graphs.boxed(_Graph(module, settings))
 
     table = {target: way for target, way in operator_decompositions()[0].items() if target not in _AS_TRACED}
-    with sdpa_kernel(SDPBackend.MATH):  # operators of a kernel's own have no rules
+    with kernel_repairs.mended(), sdpa_kernel(SDPBackend.MATH):  # operators of a kernel's own have no rules
         return torch_graphs.aot_autograd(fw_compiler=compiled, decompositions=table)(graph, examples)
 
 

@@ -165,20 +165,25 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
         *_differentiated(name, attributes, *given)]}
 
 
-def _of_layers(kind: str) -> Callable[..., Any]:
+def _of_layers(kind: str, whole: Callable[..., Any] = _whole) -> Callable[..., Any]:
     """Recurrent layers of torch, one operator while torch exports them: it would walk through all steps. The second argument has
     one dimension if sequences are packed: it is the batch sizes."""
     padded, packed = (getattr(getattr(torch.ops.aten, kind), name) for name in ("input", "data"))
 
     def layers(*args: Any) -> Any:
         if not isinstance(args[1], torch.Tensor) or args[1].ndim > 1:
-            return _whole(padded, _plain, getattr(torch, kind), *args)
+            return whole(padded, _plain, getattr(torch, kind), *args)
         data, batch_sizes, hx, *others = args
         sizes = torch_packed.sizes_of(batch_sizes)
         steps = functools.partial(torch_packed.layers, layers)
-        return _whole(packed, _plain, steps, data, sizes, torch_packed.states_of(hx, sizes[0]), *others)
+        return whole(packed, _plain, steps, data, sizes, torch_packed.states_of(hx, sizes[0]), *others)
 
     return layers
+
+
+def _steps(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
+    """An operator in others, which autograd and torch.func differentiate."""
+    return torch_private.decompositions(operator).get(operator, otherwise)(*args)
 
 
 def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
@@ -194,6 +199,11 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.lstm: _of_layers("lstm"), torch.gru: _of_layers("gru"), torch.rnn_tanh: _of_layers("rnn_tanh"),
     torch.rnn_relu: _of_layers("rnn_relu")}
 """Functions of torch in others, or as composites, while torch exports them."""
+
+WITHIN: dict[Any, Callable[..., Any]] = {
+    **torch_functions.FUNCTIONS,
+    **{getattr(torch, kind): _of_layers(kind, _steps) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
+"""The composites in others, where a model differentiates within: autograd and torch.func see through these alone."""
 
 
 # ------------------------------------------------------------------------------------------- decompositions

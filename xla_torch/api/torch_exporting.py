@@ -308,7 +308,7 @@ def _label(read: Read) -> str:
 
 def functions() -> torch_functions.InOthers:
     """Functions in others, while torch.export traces a model without values."""
-    return torch_functions.InOthers({**torch_composites.FUNCTIONS, **_texts()})
+    return torch_functions.InOthers({**torch_composites.FUNCTIONS, **_texts()}, torch_composites.WITHIN)
 
 
 def _texts(note: Callable[[torch.Tensor, torch.Tensor, str], None] | None = None) -> dict[Any, Callable[..., Any]]:
@@ -328,7 +328,7 @@ class _ByValues(torch_functions.InOthers):
 
     def __init__(self, reads: Reads, fixes_sizes: bool, fixes_numbers: bool):
         super().__init__({**torch_composites.FUNCTIONS, **_ASKING, **_messages(),
-                          **_texts(functools.partial(reads.note_text, _label))})
+                          **_texts(functools.partial(reads.note_text, _label))}, torch_composites.WITHIN)
         self._reads, self._fixes_sizes, self._fixes_numbers = reads, fixes_sizes, fixes_numbers
 
     def __enter__(self) -> Any:

@@ -23,11 +23,13 @@ class DerivativeFound(BaseException):
 
 
 class InOthers(TorchFunctionMode):
-    """While it is on, functions are what they are in others. It sees whether something is differentiated."""
+    """While it is on, functions are what they are in others: those `within` where the model may differentiate. It sees whether
+    something is differentiated."""
 
-    def __init__(self, ways: Mapping[Any, Callable[..., Any]]):
+    def __init__(self, ways: Mapping[Any, Callable[..., Any]], within: Mapping[Any, Callable[..., Any]] | None = None):
         super().__init__()
         self._ways = ways
+        self._within: Mapping[Any, Callable[..., Any]] = {**ways, **(within or {})}
         self.has_derivatives = self.ends_at_derivatives = self.has_reads = False
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -35,7 +37,8 @@ class InOthers(TorchFunctionMode):
             self._see(func)
         if kwargs and kwargs.get("generator") is not None:
             return own_generators.drawn(func, args, kwargs)
-        return self._ways.get(func, func)(*args, **(kwargs or {}))
+        ways = self._ways if self.ends_at_derivatives else self._within
+        return ways.get(func, func)(*args, **(kwargs or {}))
 
     def rename(self, symbols: Mapping[Any, Any]) -> None:
         """Take other symbols for the numbers that were read from tensors."""

@@ -24,11 +24,24 @@ def _sinh(x: XlaOp) -> XlaOp:
     return ops.Select(ops.Lt(ops.Abs(x), 1.0), near, far)
 
 
+def _roots(x: XlaOp) -> tuple[XlaOp, XlaOp]:
+    """The roots of 1 - x and 1 + x, of which the signs of zeros say on which side of a branch cut a complex x is. Inverses by
+    these are Kahan's ("Branch cuts for complex elementary functions", 1987)."""
+    real, imaginary = ops.Real(x), ops.Imag(x)
+    return ops.Sqrt(ops.Complex(1.0 - real, -imaginary)), ops.Sqrt(ops.Complex(1.0 + real, imaginary))
+
+
 def _acos(x: XlaOp) -> XlaOp:
+    if x.element_type.is_complex:
+        less, more = _roots(x)
+        return ops.Complex(ops.Atan2(ops.Real(less), ops.Real(more)) * 2.0, _asinh(ops.Imag(ops.Conj(more) * less)))
     return ops.Atan2(ops.Sqrt((1.0 - x) * (1.0 + x)), x)
 
 
 def _asin(x: XlaOp) -> XlaOp:
+    if x.element_type.is_complex:
+        less, more = _roots(x)
+        return ops.Complex(ops.Atan2(ops.Real(x), ops.Real(less * more)), _asinh(ops.Imag(ops.Conj(less) * more)))
     return ops.Atan2(x, ops.Sqrt((1.0 - x) * (1.0 + x)))
 
 
@@ -38,6 +51,9 @@ def _large(x: XlaOp) -> float:
 
 
 def _asinh(x: XlaOp) -> XlaOp:
+    if x.element_type.is_complex:
+        turned = _asin(ops.Complex(-ops.Imag(x), ops.Real(x)))
+        return ops.Complex(ops.Imag(turned), -ops.Real(turned))
     size = ops.Abs(x)
     beyond = ops.Ge(size, _large(x))
     inner = ops.Select(beyond, full(x.builder, 1, x.shape), size)
@@ -47,6 +63,9 @@ def _asinh(x: XlaOp) -> XlaOp:
 
 
 def _acosh(x: XlaOp) -> XlaOp:
+    if x.element_type.is_complex:
+        less, more = ops.Sqrt(ops.Complex(ops.Real(x) - 1.0, ops.Imag(x))), _roots(x)[1]
+        return ops.Complex(_asinh(ops.Real(ops.Conj(less) * more)), ops.Atan2(ops.Imag(less), ops.Real(more)) * 2.0)
     beyond = ops.Ge(x, _large(x))
     less = ops.Select(beyond, full(x.builder, 1, x.shape), x) - 1.0
     near = ops.Log1p(less + ops.Sqrt(less * (less + 2.0)))

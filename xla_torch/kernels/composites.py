@@ -192,10 +192,11 @@ def operators(differentiated: bool) -> frozenset[Any]:
 
 
 def takes(options: Mapping[str, Any]) -> bool:
-    """Whether a kernel computes what its operator does of such arguments: not where that is random, leaves results out, or takes
-    batch sizes that calls may change."""
+    """Whether a kernel computes what its operator does of such arguments: not where that is random, leaves results out, converts
+    its operands, or takes batch sizes that calls may change."""
     is_random = options.get("dropout") and options["train"]
-    return not is_random and False not in options.get("output_mask", ()) and "batch_sizes" not in options["operands"]
+    leaves_out = False in options.get("output_mask", ())
+    return not (is_random or leaves_out or "dtype" in options or "batch_sizes" in options["operands"])
 
 
 def operator_of(name: str) -> Any:

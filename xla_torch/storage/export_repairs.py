@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from . import inline_regions, own_generators, read_numbers, torch_graphs
+from . import inline_regions, kernel_repairs, own_generators, read_numbers, torch_graphs
 from .torch_private import private
 
 _Fake: Any = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensor")
@@ -29,12 +29,12 @@ _hooks: dict[int, Callable[..., Any]] = private(torch.nn.modules.module, "_globa
 @contextlib.contextmanager
 def repaired(model: torch.nn.Module) -> Iterator[None]:
     """A block in which torch.export takes constants without users, converts modules that the model makes, lets the model fill
-    buffers that are None, and knows generators that it makes. One at a time."""
+    buffers that are None, knows generators that it makes, and calls mended kernels. One at a time."""
     held = [(module._buffers, dict(module._buffers)) for module in model.modules()]
     _lifting._unused_constant, _Module._apply = _without_user, _converted
     _trace.register_buffer_assignment_hook = _watched
     try:
-        with keeping_nothing(model), own_generators.noted(), read_numbers.as_python():
+        with keeping_nothing(model), own_generators.noted(), read_numbers.as_python(), kernel_repairs.mended():
             yield
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply
