@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from numpy.polynomial.chebyshev import cheb2poly
+
 from ..core.types import F64
 from .hlo_builder import XlaOp
 
@@ -20,13 +22,12 @@ class Series:
     coefficients: tuple[float, ...]
 
     def __call__(self, t: XlaOp) -> XlaOp:
-        """The sum at t, by Clenshaw's recurrence."""
-        first, *rest = self.coefficients if t.element_type is F64 else self.coefficients[:self.single]
-        twice = t + t
-        above, here = None, t * 0.0 + rest[-1]
-        for c in reversed(rest[:-1]):
-            above, here = here, twice * here + c if above is None else twice * here - above + c
-        return t * here + first if above is None else t * here - above + first
+        """The sum at t, as a polynomial in powers of t: its coefficients are no larger than those of the series."""
+        powers = cheb2poly(self.coefficients if t.element_type is F64 else self.coefficients[:self.single]).tolist()
+        found = t * powers[-1]
+        for c in reversed(powers[1:-1]):
+            found = (found + c) * t
+        return found + powers[0]
 
 
 I0E_SMALL = Series(18, (

@@ -67,9 +67,10 @@ def Erfc(operand: XlaOp) -> XlaOp:
     magnitude = Clamp(0.5, Abs(operand), 30.0)  # below 1, where it is chosen, so that its slope at 1 is no bound's
     # Squares of half the digits are exact; exp(-x^2) of a rounded square would lose digits where x^2 is large.
     rounded = ReducePrecision(magnitude, *((11, 25) if operand.element_type is F64 else (8, 11)))
-    power = Exp(-(rounded * rounded)) * Exp((rounded - magnitude) * (rounded + magnitude))
-    shifted = magnitude + 2.5
-    tail = power * chebyshev.ERFCX(1.0 - 7.0 / shifted) / shifted
+    rest = (rounded - magnitude) * (rounded + magnitude)  # below 0.05 where the result is not 0
+    power = Exp(-(rounded * rounded)) * (1.0 + rest * (1.0 + rest * (1 / 2 + rest * (1 / 6 + rest * (1 / 24)))))
+    inverse = 1.0 / (magnitude + 2.5)
+    tail = power * chebyshev.ERFCX(1.0 - 7.0 * inverse) * inverse
     return Select(Lt(Abs(operand), 1.0), 1.0 - Erf(operand), Select(Lt(operand, 0.0), 2.0 - tail, tail))
 
 
