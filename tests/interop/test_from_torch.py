@@ -266,6 +266,31 @@ def test_builtin_functions_and_their_tuples():
     assert_close(there_and_back(x), torch.fft.irfft2(torch.fft.rfft2(x).conj()))
 
 
+def clipped(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp()
+    y.data = y.data.clamp(max=1)
+    return y
+
+
+class Halved(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight.data = self.weight / 2
+        return super().forward(x)
+
+
+class Moved(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().to(x.dtype).float().cpu().forward_of(x)
+
+    forward_of = nn.Linear.forward
+
+
+def test_a_module_that_moves_itself_to_where_it_is():
+    model, x = Moved(3, 2), torch.randn(4, 3)
+    ours = xla_torch.from_torch(model, x)
+    assert_close(ours(ours.weights, x), model(x))
+
+
 def test_all_operators_without_a_rule_are_named_at_once():
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.poisson(x) + torch.poisson(x) + torch.linalg.ldl_factor(x).LD
@@ -278,6 +303,8 @@ def test_all_operators_without_a_rule_are_named_at_once():
 @pytest.mark.parametrize(("function", "error", "words"), [
     (lambda x: x.add_(1), UnsupportedError, "writes into its arguments"),
     (lambda x: (x, "text"), UnsupportedError, "a result is not a tensor or number"),
+    (clipped, UnsupportedError, r"assigns to `\.data`(.|\n)*test_from_torch\.py(.|\n)*copy_"),
+    (Halved(3, 3), UnsupportedError, r"assigns to `\.data`"),
     (3, InvalidArgument, "not a module or a function")])
 def test_what_is_refused(function: Any, error: type[Exception], words: str):
     with pytest.raises(error, match=words):
