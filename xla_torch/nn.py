@@ -286,7 +286,8 @@ class XlaModule(torch.nn.Module):
         for name, tensor in zip(self._replaced, after, strict=True):
             group, last = _parted(name)
             # In a new tensor: the way back may still read the old one.
-            setattr(self.get_submodule(group), last, mirrored_weights.usable_in_autograd(tensor.detach()))
+            new, of = mirrored_weights.usable_in_autograd(tensor.detach()), self.get_submodule(group)
+            setattr(of, last, torch.nn.Parameter(new, requires_grad=False) if last in of._parameters else new)
         return result
 
     def _resemble(self, module: torch.nn.Module) -> None:

@@ -66,6 +66,59 @@ def test_training_replaces_running_statistics():
         assert_close(ours.get_parameter(key).grad, parameter.grad, 2e-3)
 
 
+class Momentum(nn.Module):
+    """A copy of a layer that follows it, as in contrastive learning."""
+
+    def __init__(self, frozen: bool = True):
+        super().__init__()
+        self.layer, self.target = nn.Linear(4, 3), nn.Linear(4, 3).requires_grad_(not frozen)
+
+    def forward(self, x: torch.Tensor, looks: bool = False) -> torch.Tensor:
+        rate = 0.5 if looks and x.sum() > 1e3 else 0.1
+        with torch.no_grad():
+            for after, followed in zip(self.target.parameters(), self.layer.parameters(), strict=True):
+                after.lerp_(followed, rate)
+            wanted = self.target(x)
+        return nn.functional.mse_loss(self.layer(x), wanted)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_training_replaces_frozen_parameters(looks: bool):
+    model, x = Momentum(), torch.randn(5, 4)
+    ours = XlaModule.from_torch(copy.deepcopy(model), x, looks)
+    optimizers = [torch.optim.SGD([p for p in one.parameters() if p.requires_grad], 0.3) for one in (model, ours)]
+    for step in range(3):
+        losses = [one(x + step, looks) for one in (model, ours)]
+        assert_close(*losses)
+        for loss, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert_close(dict(ours.named_parameters()), dict(model.named_parameters()))
+    assert [p.requires_grad for p in ours.parameters()] == [p.requires_grad for p in model.parameters()]
+    with pytest.raises(UnsupportedError, match=r"a parameter that requires gradients(.|\n)*target\.weight"):
+        xla_torch.from_torch(Momentum(frozen=False), x)
+
+
+RETURNED = {
+    "a flag, a count and a fraction": lambda x: {"found": (x.sin(), True), "parts": [2**40, 0.1, None]},
+    "numbers alone": lambda x: (1, 2.5),
+    "the step that converged": lambda x: next((x / k, k) for k in range(1, 9) if (x / k).abs().max() < 1)}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_numbers_that_a_model_returns_are_scalars(name: str):
+    function, x = RETURNED[name], torch.tensor([2.5, -1.0])
+    ours, mine, theirs = xla_torch.from_torch(function, x), x.clone().requires_grad_(), x.clone().requires_grad_()
+    found, expected = (pytree.tree_leaves(called(given)) for called, given in ((ours, mine), (function, theirs)))
+    for a, b in zip(found, expected, strict=True):
+        if isinstance(b, (int, float)):
+            assert a.item() == b
+            assert type(a.item()) is type(b)
+        elif b is not None:
+            assert_close(torch.autograd.grad(a.sum(), mine), torch.autograd.grad(b.sum(), theirs))
+
+
 # ------------------------------------------------------------------------------------------- modules of modules
 
 
@@ -213,6 +266,31 @@ def test_builtin_functions_and_their_tuples():
     assert_close(there_and_back(x), torch.fft.irfft2(torch.fft.rfft2(x).conj()))
 
 
+def clipped(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp()
+    y.data = y.data.clamp(max=1)
+    return y
+
+
+class Halved(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight.data = self.weight / 2
+        return super().forward(x)
+
+
+class Moved(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().to(x.dtype).float().cpu().forward_of(x)
+
+    forward_of = nn.Linear.forward
+
+
+def test_a_module_that_moves_itself_to_where_it_is():
+    model, x = Moved(3, 2), torch.randn(4, 3)
+    ours = xla_torch.from_torch(model, x)
+    assert_close(ours(ours.weights, x), model(x))
+
+
 def test_all_operators_without_a_rule_are_named_at_once():
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.poisson(x) + torch.poisson(x) + torch.linalg.ldl_factor(x).LD
@@ -224,7 +302,9 @@ def test_all_operators_without_a_rule_are_named_at_once():
 
 @pytest.mark.parametrize(("function", "error", "words"), [
     (lambda x: x.add_(1), UnsupportedError, "writes into its arguments"),
-    (lambda x: (x, 2), UnsupportedError, "a result is not a tensor"),
+    (lambda x: (x, "text"), UnsupportedError, "a result is not a tensor or number"),
+    (clipped, UnsupportedError, r"assigns to `\.data`(.|\n)*test_from_torch\.py(.|\n)*copy_"),
+    (Halved(3, 3), UnsupportedError, r"assigns to `\.data`"),
     (3, InvalidArgument, "not a module or a function")])
 def test_what_is_refused(function: Any, error: type[Exception], words: str):
     with pytest.raises(error, match=words):

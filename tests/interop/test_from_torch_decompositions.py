@@ -26,6 +26,7 @@ GRID = 1.5 * floats(1, 2, 3, 2, 3)
 SAMPLES = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(0))
 PLANE = torch.tensor([complex(*sides) for x in (2.0, -2.0, 0.5, -1e-3) for y in (1.0, -0.25) for sides in ((x, y), (y, x))])
 ENDS = torch.tensor([8, 8, 16], dtype=torch.int32)
+STEPS = torch.tensor([[0.05, 0.15, -0.25, 0.31], [100.0, -100.0, -0.75, 0.0]])
 SIGNS = torch.tensor([1.0, -0.0, -2.0, 0.0])
 BF16 = torch.bfloat16
 
@@ -40,6 +41,18 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
                   (lambda s: torch.bucketize(0.5, s), [ORDERED[0]])],
     "histc": [(lambda x: (torch.histc(x, 5, -1, 1), torch.histc(x, 7)), [ROW]), (lambda x: torch.histc(x, 3), [torch.ones(4)]),
               (lambda x: torch.histc(x, 4, 0, 4), [torch.tensor([0.0, 1, 1, 2, 3, 4, 5, -1])])],
+    "fft_fftfreq": [(lambda x: x * torch.fft.fftfreq(x.shape[-1], 0.3), [ROW])],
+    "fft_rfftfreq": [(lambda x: x * torch.fft.rfftfreq(2 * x.shape[-1] - 1), [ROW])],
+    "fake_quantize_per_tensor_affine_cachemask": [
+        (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7), [STEPS]),
+        (lambda x: torch.fake_quantize_per_tensor_affine(x.bfloat16(), 0.1, 3, -8, 7), [STEPS])],
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": [
+        (lambda x, zero: torch.fake_quantize_per_tensor_affine(x, torch.tensor(0.1), zero, 0, 255),
+         [STEPS, torch.tensor(3, dtype=torch.int32)])],
+    "fake_quantize_per_channel_affine_cachemask": [
+        (lambda x, zero: torch.fake_quantize_per_channel_affine(x, torch.tensor([0.1, 0.3]), zero, 0, -8, 7),
+         [STEPS, torch.tensor([0, 3], dtype=torch.int32)]),
+        (lambda x: torch.fake_quantize_per_channel_affine(x, torch.ones(2), torch.tensor([0.3, 0.5]), 0, -8, 7), [STEPS])],
     "_embedding_bag": [
         *((lambda i, o, w, mode=mode: F.embedding_bag(i, w, o, mode=mode), [WORDS, STARTS, TABLE])
           for mode in ("sum", "mean", "max")),
@@ -141,6 +154,15 @@ def test_polygamma_and_its_gradient_are_right_on_both_sides_of_zero(order: int, 
     for found, n in ((values.detach(), order), (gradient, order + 1)):
         wanted = torch.tensor([float(mpmath.polygamma(n, v)) for v in x.tolist()], dtype=torch.float64)
         torch.testing.assert_close(found, wanted, rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize(("name", "number"), [(name, k) for name, k in EACH if name.startswith(("fake_", "_fake_"))])
+def test_derivatives_of_the_ops_pass_fake_quantisation(name: str, number: int):
+    function, arguments = CALLS[name][number]
+    first, *rest = arguments
+    found = [torch.autograd.grad(called(x, *rest).float().sum(), x)[0] for called in (
+        function, xla_torch.from_torch(function, *arguments, derivatives="xla")) for x in [first.clone().requires_grad_()]]
+    close(found[1], found[0])
 
 
 @needs_xla

@@ -289,9 +289,11 @@ def test_a_random_number_that_is_returned_is_no_assumption():
     torch.testing.assert_close(other, first * 2)
 
 
-def test_a_constant_that_is_returned_is_refused():
-    with pytest.raises(UnsupportedError, match="a result is not a tensor"):
-        xla_torch.from_torch(lambda x: (x, float(x.sum())), X)
+def test_a_constant_that_is_returned_is_checked():
+    ours = xla_torch.from_torch(lambda x: (x, float(x.sum())), X)
+    assert ours(X)[1].item() == float(X.sum())
+    with pytest.raises(AssumptionError):
+        ours(X * 2)
 
 
 def test_text_within_a_transform_is_refused():

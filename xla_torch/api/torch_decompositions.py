@@ -85,6 +85,52 @@ def _histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) 
     return x.new_zeros(bins).scatter_add(0, place, inside.to(x.dtype))
 
 
+# ------------------------------------------------------------------------------------------- frequencies and quantisation
+
+
+@_way("fft_fftfreq")
+def _fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    at = torch.arange(n)
+    return torch.where(at * 2 < n, at, at - n).to(dtype or torch.get_default_dtype()) * (1.0 / (n * d))
+
+
+@_way("fft_rfftfreq")
+def _rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
+    return torch.arange(n // 2 + 1, dtype=dtype or torch.get_default_dtype()) * (1.0 / (n * d))
+
+
+@_way("fake_quantize_per_tensor_affine_cachemask")
+def _fake_quantized(self: torch.Tensor, scale: float | torch.Tensor, zero_point: int | torch.Tensor, quant_min: int,
+                    quant_max: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Steps of the scale, as real numbers. Gradients pass where the steps are within the bounds."""
+    if not isinstance(scale, torch.Tensor):
+        scale = torch.full((), scale, dtype=torch.float32)
+    steps = self.to(torch.promote_types(self.dtype, torch.float32)) * (1 / scale)
+    is_whole = not isinstance(zero_point, torch.Tensor) or not zero_point.is_floating_point()
+    steps = steps.round() + zero_point if is_whole else (steps + zero_point).round()
+    inside = (steps >= quant_min) & (steps <= quant_max)
+    found = ((steps.clamp(quant_min, quant_max) - zero_point) * scale).to(self.dtype)
+    # The second term is 0, and has the derivative 1. `detach` does not survive below autograd.
+    stop: Any = torch.ops.xla_torch.no_gradient.default
+    return stop(found, "round") + torch.where(inside, self - stop(self, "round"), 0), inside
+
+
+@_way("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
+def _fake_quantized_or_not(self: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, fake_quant_enabled: torch.Tensor,
+                           quant_min: int, quant_max: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`scale`, `zero_point` and `fake_quant_enabled` have one element."""
+    scale, zero_point, is_on = (one.reshape(()) for one in (scale, zero_point, fake_quant_enabled != 0))
+    found, inside = _fake_quantized(self, scale, zero_point, quant_min, quant_max)
+    return torch.where(is_on, found, self), inside | ~is_on
+
+
+@_way("fake_quantize_per_channel_affine_cachemask")
+def _fake_quantized_by_channels(self: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int, quant_min: int,
+                                quant_max: int) -> tuple[torch.Tensor, torch.Tensor]:
+    size = [-1 if d == axis % self.dim() else 1 for d in range(self.dim())]
+    return _fake_quantized(self, scale.reshape(size), zero_point.reshape(size), quant_min, quant_max)
+
+
 # ------------------------------------------------------------------------------------------- diagonals
 
 

@@ -38,6 +38,7 @@ from .builder import XlaBuilder
 from .torch_composites import operator_decompositions
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .torch_members import RetracedFunction, TorchFunction
+from .torch_verified import WRITTEN
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
@@ -54,7 +55,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         model.to_stablehlo()                         # for XLA, IREE or a TPU
 
     `XlaModule.from_torch` returns a module that holds the weights. If the module writes into its buffers, such as the running
-    statistics of batch normalisation, the result is a pair: the module's result and the pytree of updated buffers. An exported
+    statistics of batch normalisation, or into frozen parameters, the result is a pair: the module's result and the pytree of
+    their new values. An exported
     program joined with its backward pass returns a dict of gradients of `weights` and `inputs`, by name, between the two.
 
     `dynamic_shapes` is passed to torch.export. With it, or with an exported program that has symbolic sizes, `computation` is a
@@ -223,7 +225,7 @@ class _Import:
         graph = self._core.graph_module
         results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph),
                                     self._held())
-        out_tree, leaves = self._results(results)
+        out_tree, leaves = self._results(builder, results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
         weights = _nested({spec.target: self._weight(spec) for spec in self._weights})
         buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER]
@@ -282,7 +284,7 @@ class _Import:
         signature = self._exported.graph_signature
         ends = {str(spec.target): (True, k) for k, spec in enumerate(signature.input_specs) if spec.target}
         ends |= {str(spec.target): (False, k) for k, spec in enumerate(signature.output_specs)
-                 if spec.kind is OutputKind.BUFFER_MUTATION}
+                 if spec.kind in WRITTEN}
         return Graph(module, inputs, self._order, {k: ends[target] for k, target in self._after.items()})
 
     # ---- arguments
@@ -343,17 +345,21 @@ class _Import:
     # ---- results
 
     def _replaced(self) -> list[str]:
-        return [str(spec.target) for spec in self._outputs if spec.kind is OutputKind.BUFFER_MUTATION]
+        return [str(spec.target) for spec in self._outputs if spec.kind in WRITTEN]
 
-    def _results(self, results: Sequence[Any]) -> tuple[Structure, list[XlaOp]]:
-        """The form of the result, and its leaves."""
+    def _results(self, builder: XlaBuilder, results: Sequence[Any]) -> tuple[Structure, list[XlaOp]]:
+        """The form of the result, and its leaves. Numbers are scalars: a float keeps Python's precision."""
         own, after = [], {}
         gradients: dict[str, dict[str, Any]] = {}
         places = [k for k, spec in enumerate(self._exported.graph_signature.output_specs) if spec.kind in _OWN]
         for spec, result in zip(self._outputs, results, strict=True):
             if spec.kind in _OWN:
+                if isinstance(result, torch_graph.NUMBERS):
+                    result = torch_graph.constant(builder, torch_graph.as_tensor(result), "result")
                 own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
-            elif spec.kind is OutputKind.BUFFER_MUTATION:
+            elif spec.kind in WRITTEN:
+                if spec.kind is OutputKind.PARAMETER_MUTATION:
+                    self._refuse_trained(str(spec.target))
                 after[str(spec.target)] = _Leaf(result, None, str(spec.target))
             elif spec.kind is OutputKind.TOKEN:
                 continue
@@ -371,11 +377,19 @@ class _Import:
         for leaf in leaves:
             if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
                 found = leaf.value if isinstance(leaf, _Leaf) else leaf
-                raise UnsupportedError("a result is not a tensor", subject="from_torch", got=repr(found)[:80],
-                                       expected=_TENSORS)
+                raise UnsupportedError("a result is not a tensor or number", subject="from_torch", got=repr(found)[:80],
+                                       expected=_TENSORS, hint="return it beside the program, not from the model")
         self._order = [leaf.number for leaf in leaves]
         self._after = {k: leaf.buffer for k, leaf in enumerate(leaves) if leaf.buffer}
         return structure, [leaf.value for leaf in leaves]
+
+
+    def _refuse_trained(self, name: str) -> None:
+        """Raise UnsupportedError if a parameter is written into that has gradients: autograd takes the new value for the leaf."""
+        if self._core.state_dict[name].requires_grad:
+            raise UnsupportedError("the module writes into a parameter that requires gradients", subject="from_torch", got=name,
+                                   expected="writes into buffers and frozen parameters",
+                                   hint="freeze it (requires_grad_(False)), or write into it outside the model")
 
 
 def _plain(tree: Any) -> Any:

@@ -12,7 +12,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError
-from ..storage import own_generators, torch_graphs, torch_private
+from ..storage import own_generators, torch_graphs, torch_private, value_texts
 from ..storage.torch_private import Operator
 
 Lengths = torch.Tensor | Sequence[int]
@@ -51,6 +51,16 @@ class InOthers(TorchFunctionMode):
         self.has_derivatives |= is_derivative or torch_private.transforms_are_active()
         if is_derivative and self.ends_at_derivatives:
             raise DerivativeFound
+
+
+def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Refuse what torch.export forgets. A module that moves itself to where it is assigns tensors to themselves."""
+    if value is not tensor:
+        frame = value_texts.asking_frame()
+        raise UnsupportedError("the model assigns to `.data` of a tensor", subject="from_torch",
+                               got=f"{tensor.dtype} of {tuple(tensor.shape)}",
+                               where=f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "",
+                               hint="write into the tensor within torch.no_grad: tensor.copy_(value)")
 
 
 def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -315,6 +325,7 @@ def _has_symbols(data: Any) -> bool:
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
     torch.Tensor.__deepcopy__: _deepcopy,
+    torch.Tensor.data.__set__: _set_data,  # pyright: ignore[reportAttributeAccessIssue]
     torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
     torch.combinations: _combinations,
     torch.linalg.lstsq: _lstsq, torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}

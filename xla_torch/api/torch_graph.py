@@ -61,10 +61,10 @@ def constant(builder: Builder, tensor: torch.Tensor, what: str) -> XlaOp:
     return builder.constant(Literal(shape, numpy_from_storage(stored, shape.element_type)))
 
 
-_NUMBERS = (bool, int, float, complex)
+NUMBERS = (bool, int, float, complex)
 
 
-def _as_tensor(number: complex) -> torch.Tensor:
+def as_tensor(number: complex) -> torch.Tensor:
     """The tensor that an operator makes of a number. A trace of TorchScript has numbers in the place of tensors."""
     return torch.tensor(number, dtype={float: torch.float64, complex: torch.complex128}.get(type(number)))
 
@@ -207,8 +207,8 @@ class _Reading:
                 defaults[argument.name] = argument.default_value
             given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
             arguments[argument.name] = self._argument(given, name)
-            if not node.all_input_nodes and str(argument.type) == "Tensor" and isinstance(given, _NUMBERS):
-                arguments[argument.name] = constant(self.builder, _as_tensor(given), f"an argument of {name}")
+            if not node.all_input_nodes and str(argument.type) == "Tensor" and isinstance(given, NUMBERS):
+                arguments[argument.name] = constant(self.builder, as_tensor(given), f"an argument of {name}")
         stated = node.meta["val"]
         several = isinstance(stated, (list, tuple))
         tensors: list[Any] = list(stated) if several else [stated]

@@ -50,11 +50,15 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
     for spec, value in zip(exported.graph_signature.output_specs, found, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
             _compare(value, next(expected), spec.arg.name)
-        elif spec.kind is OutputKind.BUFFER_MUTATION:
+        elif spec.kind in WRITTEN:
             _compare(value, states[1][spec.target], spec.target)
     for spec, value in zip(exported.graph_signature.input_specs, given, strict=True):
         if spec.kind is InputKind.BUFFER and isinstance(spec.arg, TensorArgument):
             _compare(value, states[1][spec.target], spec.target)
+
+
+WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
+"""Results that are weights after the call."""
 
 
 def check_sizes(exported: Any, examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> None:

@@ -137,7 +137,8 @@ class _Stops(FunctionMode):
         written = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
         written += _tensors(args[:1]) if is_write else []
         if written and any(map(self._moves, written if is_write else tensors)):
-            raise _refused(f"{getattr(func, '__name__', 'a write')} within torch.no_grad")
+            raise _refused(f"{getattr(func, '__name__', 'a write')} within torch.no_grad",
+                           "write into a buffer itself, not into its `.data`")
         given, made = ([_memory(tensor) for tensor in some] for some in (tensors, _tensors(found)))
         self._apart.update((id(one), one) for one in made if one is not None and not any(one is other for other in given))
         return found
@@ -182,9 +183,9 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _refused(what: str) -> UnsupportedError:
+def _refused(what: str, hint: str = "") -> UnsupportedError:
     return UnsupportedError(f"{what} in a model that differentiates within", subject="from_torch",
-                            expected="torch.autograd.grad or torch.func, and `detach` of what is constant")
+                            expected="torch.autograd.grad or torch.func, and `detach` of what is constant", hint=hint)
 
 
 def _detached(tensor: torch.Tensor) -> torch.Tensor:
