@@ -76,16 +76,22 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     names, seen = _argument_names(module), seen or functions()
 
     def export() -> Any:
-        with seen, without_report(), value_texts.asked(), repaired(module):
+        with seen, without_report(), value_texts.asked(), repaired(module) as seen.changed:
             return torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+
+    def judged(found: Any) -> tuple[Any, tuple[str, ...]]:
+        _refuse_kept(module, found)
+        if torch_verified.changes_results(seen.changed, module, functools.partial(_copies, args, kwargs)):
+            warnings.warn(f"from_torch: the model keeps {', '.join(seen.changed)} for its next call, which has other results. "
+                          "Each call of the program has those of the first one: keep it in a buffer", XlaWarning, stacklevel=2)
+        return found, names
 
     seen.ends_at_derivatives = True
     try:
         found = export()
         if not torch_functions.is_lost(found):
-            _refuse_kept(module, found)
-            return found, names
+            return judged(found)
     except torch_functions.DerivativeFound:
         pass
     except Exception as error:
@@ -99,8 +105,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     except RuntimeError as error:
         raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
     torch_functions.check(found)
-    _refuse_kept(module, found)
-    return found, names
+    return judged(found)
 
 
 def _refuse_kept(module: torch.nn.Module, exported: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
 
-from ..core.errors import UnsupportedError
+from ..core.errors import UnsupportedError, XlaWarning
 from ..storage import own_generators, torch_graphs, torch_private, value_texts
 from ..storage.torch_private import Operator
 
@@ -31,6 +32,8 @@ class InOthers(TorchFunctionMode):
         self._ways = ways
         self._within: Mapping[Any, Callable[..., Any]] = {**ways, **(within or {})}
         self.has_derivatives = self.ends_at_derivatives = self.has_reads = False
+        self.changed: list[str] = []
+        """The attributes that the model has changed."""
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if not torch.compiler.is_dynamo_compiling():
@@ -301,6 +304,15 @@ def _deepcopy(input: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     return input.detach().clone().requires_grad_(input.requires_grad)
 
 
+def _requires_grad(self: torch.Tensor) -> bool:
+    found, frame = self.requires_grad, value_texts.asking_frame()
+    if not found and frame is not None and self.is_floating_point():
+        line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        warnings.warn(f"from_torch: the model asks whether a tensor requires a gradient ({line}); the program does what it does "
+                      "if not, as in the example. Let the example require one, if calls will", XlaWarning, stacklevel=2)
+    return found
+
+
 _tensor: Callable[..., torch.Tensor] = torch_private.private(torch, "_refs.tensor")
 """In Python, which takes numbers that were read from tensors."""
 
@@ -323,6 +335,7 @@ def _has_symbols(data: Any) -> bool:
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch_private.private(torch.Tensor, "requires_grad.__get__"): _requires_grad,
     torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
     torch.Tensor.__deepcopy__: _deepcopy,
     torch.Tensor.data.__set__: _set_data,  # pyright: ignore[reportAttributeAccessIssue]

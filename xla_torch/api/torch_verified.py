@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from ..core.errors import UnsupportedError
 from ..hlo.checks import Assumption
 from ..storage import inline_regions
-from ..storage.export_repairs import keeping_nothing
+from ..storage.kept_state import keeping_nothing
 from ..storage.torch_private import Operator, pytree
 from ..storage.value_reads import ASSERTIONS
 from .torch_asserted_sizes import line_of
@@ -55,6 +55,29 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
     for spec, value in zip(exported.graph_signature.input_specs, given, strict=True):
         if spec.kind is InputKind.BUFFER and isinstance(spec.arg, TensorArgument):
             _compare(value, states[1][spec.target], spec.target)
+
+
+def changes_results(changed: Sequence[str], model: torch.nn.Module,
+                    examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> bool:
+    """Whether a second call of a model with the same arguments, buffers and random numbers has other results, as a call has
+    changed these attributes."""
+    if not changed or any(name in changed for name, _ in model.named_parameters()):
+        return bool(changed)
+    made = list[Any]()
+    try:
+        with keeping_nothing(model):
+            for _ in range(2):
+                state = {name: _copied(held) for name, held in (*model.named_parameters(), *model.named_buffers())}
+                args, kwargs = examples()
+                with own_random_numbers(args, kwargs):
+                    made.append(pytree.tree_leaves(torch.func.functional_call(model, state, tuple(args), dict(kwargs))))
+        for found, expected in zip(*made, strict=True):
+            _compare(found, expected, "")
+    except UnsupportedError:
+        return True
+    except Exception:  # whatever the model raises without the trace
+        return False
+    return False
 
 
 WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)

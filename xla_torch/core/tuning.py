@@ -396,8 +396,8 @@ BUNDLE_LEAST = 8
 BUNDLED_LOOP = 0.1
 """Seconds that a loop's steps take in torch, by their number, up to which it is bundled with others. What is around a longer one
 is nothing beside it, and by itself it becomes native in the middle of its first run. Two loops of 300 steps over numbers take 70
-us by themselves, of which 8 are the steps', and 30 in a bundle; the gradient of a Kalman filter of 200 steps 0.12 ms and 0.06, and
-its first ten calls 0.7 s and 1.1."""
+us by themselves, of which 8 are the steps', and 30 in a bundle; the gradient of a Kalman filter of 200 steps 0.12 ms and 0.06,
+and its first ten calls 0.7 s and 1.1."""
 
 SMALL_COMPOSITE = 512
 """Elements of operands and results up to which a composite runs by its decomposition, if that sorts nothing: a call of torch

@@ -1,4 +1,5 @@
-"""Which classes of torch.autograd.Function a model applies: torch.export keeps their forward and drops their backward."""
+"""Which classes of torch.autograd.Function a model applies, and whether it hooks gradients: torch.export keeps what is done
+forwards, and drops what is done backwards."""
 
 from __future__ import annotations
 
@@ -14,19 +15,21 @@ from .torch_private import private
 
 _Function: Any = torch.autograd.Function
 _Base: Any = private(torch, "autograd.function._SingleLevelFunction")
+_Hook: Any = private(torch.nn.modules, "_functions.BackwardHookFunction")
+_hook = torch.Tensor.register_hook
 _applying = forks.Lock()
 
 
 def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
     """What `run` gives, and the names of the classes of torch.autograd.Function, torch's own apart, that it applies in this
-    thread."""
+    thread, and of torch's functions by which it hooks gradients."""
     names: dict[str, None] = {}
     with _applying:
         own, of_base, thread = vars(_Function)["apply"], vars(_Base).get("apply"), threading.get_ident()
 
         def noting(apply: Any) -> Any:
             def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
-                if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
+                if threading.get_ident() == thread and (cls is _Hook or not cls.__module__.startswith("torch.")):
                     names[cls.__qualname__] = None
                 return apply.__get__(None, cls)(*args, **kwargs)
 
@@ -34,10 +37,17 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
 
         # A model that keeps `Function.apply` as a function does not ask the class for it, but comes to its base.
         _Function.apply, _Base.apply = noting(own), noting(inspect.getattr_static(_Base, "apply"))
+
+        def hooked(self: torch.Tensor, hook: Callable[..., Any]) -> Any:
+            if threading.get_ident() == thread:
+                names["Tensor.register_hook"] = None
+            return _hook(self, hook)
+
+        torch.Tensor.register_hook = hooked
         try:
             return run(), tuple(names)
         finally:
-            _Function.apply = own
+            _Function.apply, torch.Tensor.register_hook = own, _hook
             if of_base is None:
                 del _Base.apply
             else:

@@ -12,6 +12,7 @@ import torch
 import torch.fx
 
 from . import inline_regions, kernel_repairs, own_generators, read_numbers, torch_graphs
+from .kept_state import changes, keeping_nothing
 from .torch_private import private
 
 _Fake: Any = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensor")
@@ -22,55 +23,40 @@ _apply: Callable[..., Any] = _Module._apply
 
 
 _trace: Any = importlib.import_module("torch.export._trace")
+_detect: Callable[..., Any] = private(_trace, "_detect_attribute_assignment")
 _watch: Callable[..., Any] = private(_trace, "register_buffer_assignment_hook")
 _hooks: dict[int, Callable[..., Any]] = private(torch.nn.modules.module, "_global_buffer_registration_hooks")
 
 
 @contextlib.contextmanager
-def repaired(model: torch.nn.Module) -> Iterator[None]:
+def repaired(model: torch.nn.Module) -> Iterator[list[str]]:
     """A block in which torch.export takes constants without users, converts modules that the model makes, lets the model fill
-    buffers that are None, knows generators that it makes, and calls mended kernels. One at a time."""
-    held = [(module._buffers, dict(module._buffers)) for module in model.modules()]
+    buffers that are None, knows generators that it makes, and calls mended kernels. One at a time.
+    The list has, behind the block, the names of the attributes that the model has changed (`kept_state.py`)."""
     _lifting._unused_constant, _Module._apply = _without_user, _converted
     _trace.register_buffer_assignment_hook = _watched
+    changed = list[str]()
+    _trace._detect_attribute_assignment = _noting(model, changed)
     try:
         with keeping_nothing(model), own_generators.noted(), read_numbers.as_python(), kernel_repairs.mended():
-            yield
+            yield changed
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply
-        _trace.register_buffer_assignment_hook = _watch
-        for buffers, before in held:  # torch leaves what it traced in the model
-            if buffers.keys() != before.keys() or any(buffers[name] is not one for name, one in before.items()):
-                buffers.clear()
-                buffers.update(before)
+        _trace.register_buffer_assignment_hook, _trace._detect_attribute_assignment = _watch, _detect
 
 
-@contextlib.contextmanager
-def keeping_nothing(model: torch.nn.Module) -> Iterator[None]:
-    """A block after which the model's attributes are what they were, and which sees copies of those that are neither tensors nor
-    modules: of what a call keeps in them, as a cache of what it computes from weights, no other call gets to know."""
-    modules = list(model.modules())
-    memo: dict[int, Any] = {id(one): one for one in (*modules, *model.parameters(), *model.buffers())}
-    held = [(vars(module), dict(vars(module))) for module in modules]
-    try:
-        for own, before in held:
-            own.update({name: _copied(one, memo) for name, one in before.items()
-                        if name not in _OF_MODULES and not isinstance(one, torch.Tensor)})
-        yield
-    finally:
-        for own, before in held:
-            own.clear()
-            own.update(before)
+def _noting(model: torch.nn.Module, changed: list[str]) -> Callable[[torch.nn.Module], contextlib.AbstractContextManager[Any]]:
+    """As torch's, which puts attributes back as they were: before it does, those that have changed are noted."""
+    @contextlib.contextmanager
+    def detect(module: torch.nn.Module) -> Iterator[Any]:
+        with _detect(module) as found:
+            now = changes(model)
+            try:
+                yield found
+            finally:
+                changed[:] = now()
 
-
-_OF_MODULES = vars(torch.nn.Module()).keys()
-
-
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
-    try:
-        return copy.deepcopy(value, memo)
-    except Exception:  # whatever an object of the user's raises that cannot be copied
-        return value
+    return detect
 
 
 def _watched(model: torch.nn.Module, assigned: dict[str, str]) -> Any:
