@@ -184,36 +184,6 @@ def test_where_elements_are_left_out(lines: list[str]) -> None:
     assert_close(computation(*arguments), in_torch(computation, arguments))
 
 
-def drawn_window(seed: int) -> tuple[list[int], list[int], str]:
-    """Sizes of an array, of its windows' results, and the windows."""
-    rng = np.random.default_rng(seed)
-    found = [[], [], [], [], []]
-    for _ in range(rng.integers(1, 5)):
-        n, size, stride, dilation = (int(rng.integers(low, high)) for low, high in ((3, 9), (1, 4), (1, 4), (1, 3)))
-        low, high = (int(rng.integers(-1, 3)) for _ in range(2))
-        reach = n + low + high - (size - 1) * dilation
-        if reach < 1:
-            size, reach = 1, max(1, n + low + high)
-        for column, value in zip(found, (n, (reach - 1) // stride + 1, size, stride, f"{low}_{high}:{dilation}"), strict=True):
-            column.append(value)
-    pads = [p.split(":") for p in found[4]]
-    words = {"size": found[2], "stride": found[3], "pad": [p for p, _ in pads], "rhs_dilate": [d for _, d in pads]}
-    return found[0], found[1], " ".join(f"{name}={'x'.join(map(str, values))}" for name, values in words.items())
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_drawn_windows(seed: int) -> None:
-    given, made, window = drawn_window(seed)
-    opcode, kind = (("add", "f32"), ("maximum", "f32"), ("xor", "u32"))[seed % 3]
-    x, w = (f"{kind}[{','.join(map(str, dims))}]" for dims in (given, made))
-    meet = f"meet {{ a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n ROOT r = {kind}[] {opcode}(a, b) }}"
-    computation = program(f"x = {x} parameter(0)", f"m = {x} multiply(x, x)", f"z = {kind}[] constant({seed})",
-                          f"ROOT w = {w} reduce-window(m, z), window={{{window}}}, to_apply=meet", more=meet)
-    assert bundles_of(computation)
-    arguments = [t.abs() if t.is_floating_point() else t for t in drawn(computation)]
-    assert_close(computation(*arguments), in_torch(computation, arguments))
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 1e-42, 3e38])
 def test_special_numbers(value: float) -> None:
     computation = program("x = f32[4] parameter(0)", "a = f32[4] multiply(x, x)", "b = f32[4] maximum(a, x)",
