@@ -20,6 +20,20 @@ _hook = torch.Tensor.register_hook
 _applying = forks.Lock()
 
 
+class _Running(threading.local):
+    """How many functions the thread is running."""
+
+    count = 0
+
+
+_running = _Running()
+
+
+def is_applying() -> bool:
+    """Whether this thread runs the forward of a torch.autograd.Function, whose backward says its derivatives whatever it does."""
+    return _running.count > 0
+
+
 def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
     """What `run` gives, and the names of the classes of torch.autograd.Function, torch's own apart, that it applies in this
     thread, and of torch's functions by which it hooks gradients."""
@@ -29,9 +43,14 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
 
         def noting(apply: Any) -> Any:
             def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
-                if threading.get_ident() == thread and (cls is _Hook or not cls.__module__.startswith("torch.")):
-                    names[cls.__qualname__] = None
-                return apply.__get__(None, cls)(*args, **kwargs)
+                if threading.get_ident() != thread or (cls is not _Hook and cls.__module__.startswith("torch.")):
+                    return apply.__get__(None, cls)(*args, **kwargs)
+                names[cls.__qualname__] = None
+                _running.count += 1
+                try:
+                    return apply.__get__(None, cls)(*args, **kwargs)
+                finally:
+                    _running.count -= 1
 
             return classmethod(noted)
 

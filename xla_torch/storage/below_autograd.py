@@ -17,6 +17,7 @@ import torch.fx.traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..core.errors import UnsupportedError
+from .applied_functions import is_applying
 from .function_modes import DETACHES, FunctionMode, on_tensors
 from .torch_private import READING, Operator, is_view, level_of_transforms, private, pytree
 
@@ -136,7 +137,7 @@ class _Stops(FunctionMode):
         found = self.call(func, args, kwargs)
         written = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
         written += _tensors(args[:1]) if is_write else []
-        if written and any(map(self._moves, written if is_write else tensors)):
+        if written and not is_applying() and any(map(self._moves, written if is_write else tensors)):
             raise _refused(f"{getattr(func, '__name__', 'a write')} within torch.no_grad",
                            "write into a buffer itself, not into its `.data`")
         given, made = ([_memory(tensor) for tensor in some] for some in (tensors, _tensors(found)))
