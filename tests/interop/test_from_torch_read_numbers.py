@@ -139,3 +139,34 @@ def test_a_number_that_was_read_has_no_gradient() -> None:
     w = V.clone().requires_grad_()
     model(w, *FIRST).sum().backward()
     torch.testing.assert_close(v.grad, w.grad)
+
+
+def without_grad(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        most = x.max().item()
+    return x.sin() * most * x.detach()
+
+
+def test_a_number_that_is_read_without_gradients_stays_a_value() -> None:
+    computed = xla_torch.from_torch(without_grad, V)
+    assert not computed.computation.assumptions
+    ours, theirs = ((V + 0.5).requires_grad_() for _ in range(2))
+    computed(ours).sum().backward()
+    without_grad(theirs).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def by_memory(x: torch.Tensor) -> torch.Tensor:
+    kept = x.detach()
+    parts = torch.zeros(2, dtype=x.dtype)
+    parts[0] = x[int(kept.argmax())] * kept.as_strided((1,), (1,), 1)[0]
+    return parts * kept.argmin().item()
+
+
+def test_numbers_are_the_examples_where_derivatives_would_be_lost() -> None:
+    computed = xla_torch.from_torch(by_memory, V)
+    assert computed.computation.assumptions
+    ours, theirs = (V.clone().requires_grad_() for _ in range(2))
+    computed(ours).sum().backward()
+    by_memory(theirs).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)

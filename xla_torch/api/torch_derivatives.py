@@ -9,7 +9,7 @@ keeps statistics beside what they are statistics of, as if the one did not depen
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,8 +59,7 @@ class Graph:
         """The way forward, from the inputs to the results, and the way back, from the inputs and a cotangent for each result to a
         gradient for each parameter: both of one trace, so that what the way back needs of the way forward is the same op. What
         is in `first` is decomposed before it is differentiated. Whatever torch raises passes through."""
-        if any(depends_on_values(value) for node in self.module.graph.nodes
-               for value in torch_private.pytree.tree_leaves(node.meta.get("val"))):
+        if self.depends_on_values():
             raise UnsupportedError("torch cannot trace a backward pass through sizes that depend on values")
         values = [one.value for one in self.inputs]
         active = [k for k, one in enumerate(self.inputs) if one.active]
@@ -92,6 +91,19 @@ class Graph:
         ends = torch_graphs.split_results(module, len(self.results), len(values))
         return (Graph(ends[0], inputs, range(len(self.results))),
                 Graph(ends[1], inputs, [place.get(k) for k in range(count)]))
+
+    def depends_on_values(self) -> bool:
+        """Whether sizes or numbers in it depend on values."""
+        return any(map(depends_on_values, self._every()))
+
+    def has_numbers(self) -> bool:
+        """Whether numbers in it depend on values, and no sizes do."""
+        found = [value for value in self._every() if depends_on_values(value)]
+        return bool(found) and not any(isinstance(value, torch.Tensor) for value in found)
+
+    def _every(self) -> Iterator[Any]:
+        """All values in it, as far as they are known."""
+        return (value for node in self.module.graph.nodes for value in torch_private.pytree.tree_leaves(node.meta.get("val")))
 
     def without_buffers(self) -> Graph:
         """The same graph, in which buffers have no gradients."""
@@ -188,6 +200,10 @@ class TorchDerivatives(GivenPullback):
                 name = self._computation.parameters[number].name
                 raise DifferentiationError(f"torch has no derivative with respect to the buffer {name}",
                                            subject=self._computation.name, hint=_BY_OPS)
+
+    def are_refused(self) -> bool:
+        """Whether numbers that depend on values are the reason for which there are neither torch's nor those of the ops."""
+        return bool(self._unmarked) and self._graph is not None and self._graph.has_numbers()
 
     def _is_there(self) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections import OrderedDict
@@ -105,7 +106,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
                "derivatives": derivatives}
     reads = False
 
-    def imported() -> TorchFunction:
+    def imported() -> TorchFunction | None:
         nonlocal reads
         seen = torch_exporting.functions()
         (exported, names), lost = functions_applied(
@@ -117,10 +118,13 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         if reads and module_or_function is not exported:
             torch_exporting.check_sizes(exported, example_args, example_kwargs)
             torch_exporting.check_results(exported, module_or_function, example_args, example_kwargs)
-        return make(exported, example=_example(lost, module_or_function, example_args, example_kwargs))
+        found = make(exported, example=_example(lost, module_or_function, example_args, example_kwargs))
+        return None if reads and module_or_function is not exported and _lacks_derivatives(found) else found
 
+    refused: Exception | None = None
     try:
-        return imported()
+        if (found := imported()) is not None:
+            return found
     except Exception as error:
         is_given = dynamic_shapes is not None or isinstance(module_or_function, torch.export.ExportedProgram)
         if is_given or (isinstance(error, XlaError) and not reads):
@@ -130,7 +134,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
             raise known from error
         refused = error
     make = functools.partial(_by_values, options=options, trusts=assumptions == "trust")
-    with torch_exporting.instead_of(refused):
+    with contextlib.nullcontext() if refused is None else torch_exporting.instead_of(refused):
         first = make(module_or_function, example_args, example_kwargs)
     return RetracedFunction(first, module_or_function, make) if assumptions == "retrace" else first
 
@@ -149,13 +153,18 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
                                    where=assumption.where, hint="use torch.where or torch.cond")
         return function
 
+    takes_no_symbols, bounded = False, None
     try:
-        return made(fixes_sizes=False)
+        bounded = made(fixes_sizes=False)
+        if not _lacks_derivatives(bounded):
+            return bounded
     except Exception as error:
         takes_no_symbols = "SymFloat" in str(error)
     try:
         return made(fixes_sizes=True, fixes_numbers=takes_no_symbols)
     except Exception as error:
+        if bounded is not None:
+            return bounded
         if takes_no_symbols:
             raise
         refused = error
@@ -163,6 +172,12 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
         return made(fixes_sizes=True, fixes_numbers=True)
     except Exception:
         raise refused from None
+
+
+def _lacks_derivatives(function: TorchFunction) -> bool:
+    """Whether a program has none that it would have where numbers are the example's."""
+    found = getattr(function.computation, "entry", None)
+    return found is not None and isinstance(found.derivatives, TorchDerivatives) and found.derivatives.are_refused()
 
 
 def _example(functions: Sequence[str], given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -101,7 +101,8 @@ def _is_no_grad(node: torch.fx.Node) -> bool:
 
 def _moves(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
-    return not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex
+    is_number = isinstance(value, (bool, int, float, torch.SymBool, torch.SymInt, torch.SymFloat))
+    return not is_number and (not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex)
 
 
 def _is_constant(node: Any) -> bool:
