@@ -153,25 +153,22 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
                                    where=assumption.where, hint="use torch.where or torch.cond")
         return function
 
-    takes_no_symbols, bounded = False, None
-    try:
-        bounded = made(fixes_sizes=False)
-        if not _lacks_derivatives(bounded):
-            return bounded
-    except Exception as error:
-        takes_no_symbols = "SymFloat" in str(error)
-    try:
-        return made(fixes_sizes=True, fixes_numbers=takes_no_symbols)
-    except Exception as error:
-        if bounded is not None:
-            return bounded
-        if takes_no_symbols:
-            raise
-        refused = error
-    try:
-        return made(fixes_sizes=True, fixes_numbers=True)
-    except Exception:
-        raise refused from None
+    # The first way that has derivatives, or else the first that there is.
+    found, refused = None, list[Exception]()
+    for fixes_sizes, fixes_numbers in ((False, False), (True, False), (True, True)):
+        if fixes_sizes and not fixes_numbers and refused and "SymFloat" in str(refused[0]):
+            continue
+        try:
+            function = made(fixes_sizes, fixes_numbers)
+        except Exception as error:
+            refused.append(error)
+            continue
+        if not _lacks_derivatives(function):
+            return function
+        found = found or function
+    if found is None:
+        raise refused[min(1, len(refused) - 1)] from None
+    return found
 
 
 def _lacks_derivatives(function: TorchFunction) -> bool:
