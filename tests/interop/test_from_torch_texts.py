@@ -148,6 +148,23 @@ def warned(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def named(x: torch.Tensor) -> torch.Tensor:
+    message = (
+        "the data are not standardised "
+        f"(mean = {x.mean()}, sum = {x.sum().item():.2f})"
+    )
+    if x.shape[0] > 100:
+        raise ValueError(message)
+    print(message)
+    return x * 2
+
+
+def named_and_measured(x: torch.Tensor) -> torch.Tensor:
+    message = f"mean {x.mean().item():.2f}"
+    print(message)
+    return x * len(message)
+
+
 def raised(x: torch.Tensor) -> torch.Tensor:
     assert x.sum() > -100, f"{x.sum().item():.2f}"
     if x.sum() < -100:
@@ -155,11 +172,18 @@ def raised(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-@pytest.mark.parametrize("function", [printed, printed_floats, logged, warned])
+@pytest.mark.parametrize("function", [printed, printed_floats, logged, warned, named])
 def test_text_that_only_goes_to_a_message_is_no_assumption(function: Callable[[torch.Tensor], torch.Tensor]):
     ours = xla_torch.from_torch(function, X)
     assert not ours.assumptions
     torch.testing.assert_close(ours(OTHER), function(OTHER))
+
+
+def test_text_of_a_name_that_is_also_read_is_an_assumption():
+    ours = xla_torch.from_torch(named_and_measured, X)
+    assert ours.assumptions
+    with pytest.raises(AssumptionError):
+        ours(OTHER)
 
 
 def test_text_of_an_error_that_is_not_raised_is_no_assumption():

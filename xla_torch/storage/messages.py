@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 _LOGS = {"debug", "info", "warning", "warn", "error", "exception", "critical", "log"}
@@ -23,14 +23,39 @@ _PASS_ON = (ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List, ast.Dict, as
 
 
 def takes(frame: types.FrameType) -> bool:
-    """Whether the source proves that what a frame evaluates only becomes part of a message."""
+    """Whether the source proves that what a frame evaluates only becomes part of a message, there or by way of a name."""
     position = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    path = [] if None in position else _path(frame.f_code.co_filename, position)
+    function, path = (None, []) if None in position else _path(frame.f_code.co_filename, position)
+    if path and isinstance(path[0], ast.Assign):
+        return _is_kept_for_messages(path, function, frame)
+    return _is_in_message(path, frame)
+
+
+def _is_in_message(path: Sequence[ast.AST], frame: types.FrameType) -> bool:
+    """Whether the last of the nodes within a statement is an argument of a message, or part of one."""
     if len(path) < 2 or not isinstance(path[0], ast.Expr) or not isinstance(call := path[1], ast.Call):
         return False
     inner = path[2:]
     is_argument = not inner or inner[0] in (*call.args, *call.keywords)
     return is_argument and _is_message(call, frame) and all(_makes_text(node, frame) for node in inner)
+
+
+def _is_kept_for_messages(path: Sequence[Any], function: ast.AST | None, frame: types.FrameType) -> bool:
+    """Whether a text gets a name of the function's own that it only uses in messages, errors that it raises among them."""
+    targets, inner = path[0].targets, path[1:]
+    if function is None or len(targets) != 1 or not isinstance(target := targets[0], ast.Name) or not inner:
+        return False
+    if not isinstance(inner[0], ast.JoinedStr) or target.id not in frame.f_code.co_varnames:
+        return False
+    uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == target.id
+            and isinstance(node.ctx, ast.Load)]
+    ways = [_path_within(function, _place_of(node))[1] for node in uses]
+    return all(_makes_text(node, frame) for node in inner) and all(
+        isinstance(way[0], ast.Raise) or _is_in_message(way, frame) for way in ways)
+
+
+def _place_of(node: Any) -> tuple[int, int, int, int]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
 def is_pythons(frame: types.FrameType) -> bool:
@@ -50,14 +75,19 @@ def _tree(source: str) -> ast.Module | None:
         return None
 
 
-def _path(file: str, position: tuple[Any, ...]) -> list[ast.AST]:
-    """The innermost statement around a position, and the nodes from it to the position."""
-    node: ast.AST | None = _tree("".join(linecache.getlines(file)))
+def _path(file: str, position: tuple[Any, ...]) -> tuple[ast.AST | None, list[ast.AST]]:
+    """The function around a position, and its innermost statement there, with the nodes from that to the position."""
+    return _path_within(_tree("".join(linecache.getlines(file))), position)
+
+
+def _path_within(node: ast.AST | None, position: tuple[Any, ...]) -> tuple[ast.AST | None, list[ast.AST]]:
+    function: ast.AST | None = None
     path: list[ast.AST] = []
     while node is not None:
+        function = node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
         path = [node] if isinstance(node, ast.stmt) else [*path, node]
         node = next((one for one in _placed(node) if _holds(one, position)), None)
-    return path
+    return function, path
 
 
 def _placed(node: ast.AST) -> Iterator[ast.AST]:
