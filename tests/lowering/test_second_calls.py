@@ -66,6 +66,7 @@ def test_the_second_call_waits_for_what_the_first_found_worth_it(
         monkeypatch: pytest.MonkeyPatch) -> None:
     text, dims = PROGRAMS[name]
     x = torch.linspace(-2, 2, math.prod(dims)).reshape(dims)
+    monkeypatch.setattr(tuning, "BUNDLED_LOOP", 0)  # so that a loop is native code by itself
     with native_after(math.inf, tmp_path):
         want = xla_torch.parse_hlo(text)(x)
     monkeypatch.setattr(tuning, "NATIVE_AGAIN", again)

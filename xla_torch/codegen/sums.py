@@ -240,10 +240,10 @@ def require_fit(inst: Instruction) -> None:
 
 
 def calls_of(inst: Instruction) -> int:
-    """How many calls of torch an op takes: of windows each dimension's places, one after another, are sliced and combined."""
+    """How many calls of torch an op takes: of windows each dimension's places are sliced and combined, of long ones by halves."""
     if inst.opcode != window.reduce_window:
         return 1
-    return 1 + 3 * sum(w.size - 1 for w in inst.attributes.get("window", ()))
+    return 1 + 3 * sum(min(w.size - 1, w.size.bit_length()) for w in inst.attributes.get("window", ()))
 
 
 def _require_exact(region: Computation) -> None:

@@ -112,7 +112,7 @@ class Calls:
         if spread is not None:
             if dims != self.grid or of_row:
                 return None
-            is_column = operand.meta["shown"] == (*[1] * self.lead, *dims[self.lead:])
+            is_column = operand.meta.get("shown") == (*[1] * self.lead, *dims[self.lead:])
             return "column" if is_column else spread if self.lead == len(dims) - 1 else None
         if not dims:
             return "scalar"
