@@ -60,7 +60,15 @@ def test_numbers_that_only_enter_arithmetic_stay_values(name: str, function: Fun
 
 
 RAISING: list[tuple[str, Function]] = [
-    ("1 / 0.0", lambda x, n: 1 / (x - 2.45)), ("7 // 0", lambda x, n: 7 // (n - 8)), ("7 % 0", lambda x, n: 7 % (n - 8)),
+    ("1 / 0.0", lambda x, n: 1 / (x - 2.45)), ("NaN / 0", lambda x, n: (x + math.nan) / (n - 8)),
+    ("infinity / 0", lambda x, n: (x + math.inf) / (n - 8)), ("7 // a floor of 0", lambda x, n: 7 // math.floor(x - 2.45)),
+    ("7 % a floor of 0", lambda x, n: 7 % math.floor(x - 2.45)), ("7 / a floor of 0", lambda x, n: 7 / math.floor(x - 2.45)),
+    ("divmod by a floor of 0", lambda x, n: sum(divmod(7, math.floor(x - 2.45)))),
+    ("round of NaN", lambda x, n: round(x + math.nan)), ("round of infinity", lambda x, n: round((x - 1.7) * 1e400)),
+    ("math.sin of infinity", lambda x, n: math.sin((x - 1.7) * 1e400)),
+    ("math.fmod of infinity", lambda x, n: math.fmod((x - 1.7) * 1e400, 2.0)),
+    ("math.log of -infinity", lambda x, n: math.log((1.8 - x) * 1e400)),
+    ("7 // 0", lambda x, n: 7 // (n - 8)), ("7 % 0", lambda x, n: 7 % (n - 8)),
     ("7 / 0", lambda x, n: 7 / (n - 8)), ("x % 0.0", lambda x, n: x % (x - 2.45)), ("0.0 ** -1", lambda x, n: (x - 2.45) ** -1),
     ("math.sqrt of less than 0", lambda x, n: math.sqrt(2 - x)), ("math.log of 0", lambda x, n: math.log(x - 2.45)),
     ("a power beyond floats", lambda x, n: 1e300 ** (x - 1)), ("math.exp beyond floats", lambda x, n: math.exp((x - 1.7) * 1e4))]
@@ -73,6 +81,43 @@ def test_a_program_raises_where_python_does(name: str, function: Function) -> No
         model(V, *SECOND)
     with pytest.raises(ExecutionError):
         computed(V, *SECOND)
+
+
+LONG: list[tuple[str, Function]] = [
+    ("round", lambda x, n: round(1e19 * x)), ("math.floor", lambda x, n: math.floor(-1e19 * x)),
+    ("math.ceil", lambda x, n: math.ceil(1e19 * x)), ("math.trunc", lambda x, n: math.trunc(1e19 * x)),
+    ("n * n", lambda x, n: (n << 30) * (n << 30)), ("n ** 2", lambda x, n: (n << 30) ** 2),
+    ("3 ** n", lambda x, n: 3 ** (n + 32)),
+    ("a large factor", lambda x, n: n * (1 << 61)), ("factors in the other order", lambda x, n: (1 << 61) * n)]
+
+
+@pytest.mark.parametrize(("name", "function"), LONG, ids=[name for name, _ in LONG])
+def test_a_program_raises_for_integers_that_only_python_has(name: str, function: Function) -> None:
+    computed = xla_torch.from_torch(lambda v, x, n: v * function(x.item(), n.item()), V, torch.tensor(0.1, dtype=F64),
+                                    torch.tensor(1))
+    assert function(SECOND[0].item(), SECOND[1].item()).bit_length() > 63
+    with pytest.raises(ExecutionError, match="64 bits"):
+        computed(V, *SECOND)
+
+
+@pytest.mark.parametrize("bits", [64, -1])
+def test_a_program_raises_for_shifts_that_python_refuses_or_int64_loses(bits: int) -> None:
+    computed, _ = converted(lambda x, n: 1 << n)
+    with pytest.raises(ExecutionError, match="64 bits"):
+        computed(V, SECOND[0], torch.tensor(bits))
+
+
+FAR: list[tuple[str, Function]] = [
+    ("1 / x beyond floats", lambda x, n: 1e300 / (x * 1e-100)), ("x % infinity", lambda x, n: x % ((x - 1.0) * 1e400)),
+    ("x // -infinity", lambda x, n: x // ((1.0 - x) * 1e400)), ("infinity % x", lambda x, n: ((x - 1.0) * 1e400) % x),
+    ("-x // infinity", lambda x, n: -x // ((x - 1.0) * 1e400)), ("infinity ** 0.5", lambda x, n: ((1.0 - x) * 1e400) ** 0.5),
+    ("math.sqrt of infinity", lambda x, n: math.sqrt((x - 1.0) * 1e400))]
+
+
+@pytest.mark.parametrize(("name", "function"), FAR, ids=[name for name, _ in FAR])
+def test_infinity_has_the_results_that_python_gives(name: str, function: Function) -> None:
+    computed, model = converted(function)
+    torch.testing.assert_close(computed(V, *SECOND), model(V, *SECOND), rtol=1e-13, atol=0, equal_nan=True)
 
 
 def test_a_root_that_would_be_complex_raises() -> None:

@@ -210,9 +210,11 @@ def true_polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     left, mirrored, offset = _reflected(x)
     right, near = Polygamma(n, mirrored), Select(left, Abs(offset), 0.5)
     near, far = Polygamma(n, near), Polygamma(n, 1.0 - near)
-    below = Lt(offset, 0.0)
-    other = Select(below, near, far) - right
-    value = Select(left, Select(below, far, near) + Select(_is_even(n), -other, other), right)
+    below, even = Lt(offset, 0.0), _is_even(n)
+    other = Select(below, near, far)
+    # Halfway between two poles the halves of an even order cancel: they are subtracted first, so that `right` keeps its digits.
+    both = Select(below, far, near) + Select(even, -other, other)
+    value = Select(left, both + Select(even, right, -right), right)
     return Select(Eq(n, 0.0), Digamma(x), value)
 
 

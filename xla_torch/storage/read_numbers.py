@@ -8,6 +8,7 @@ raises where Python would.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ _READ, _UNKNOWN = _Kinds.UNBACKED_FLOAT, (_Kinds.UNBACKED_FLOAT, _Kinds.UNBACKED
 _distributions: Any = torch.distributions.utils
 _plain: tuple[type, ...] = private(_distributions, "_Number")
 Function = Callable[..., Any]
+_BEYOND = 2.0 ** 63  # the first float that is no int64
 
 
 def _is_read(number: Any) -> bool:
@@ -45,18 +47,27 @@ def _tensors(numbers: tuple[Any, ...]) -> list[torch.Tensor]:
 
 
 def _floored(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """As Python's ``a // b``, which rounds ``(a - a % b) / b`` and not ``a / b``: 1.0 // 0.1 is 9."""
-    return torch.round((a - torch.remainder(a, b)) / b)
+    """As Python's ``a // b``, which rounds ``(a - fmod(a, b)) / b`` and not ``a / b``: 1.0 // 0.1 is 9."""
+    rest = torch.fmod(a, b)
+    return torch.round((a - rest) / b) - ((rest != 0) & ((rest < 0) != (b < 0))).to(torch.float64)
+
+
+def _quotient(name: str, function: Function) -> Function:
+    """A division, which raises for a divisor of 0 and for nothing else."""
+    def apply(*numbers: Any) -> Any:
+        a, b = _tensors(numbers)
+        assert_in_graph(b != 0, f"{name} has a divisor other than 0")
+        return function(a, b).item()
+
+    return apply
 
 
 def _result(name: str, function: Function, numbers: tuple[Any, ...]) -> torch.Tensor:
-    """A function of numbers. The program raises where finite ones have no finite result: Python does, too."""
+    """A function of numbers. The program raises, as Python does, for NaN of other numbers and for infinity of finite ones."""
     given = _tensors(numbers)
     found = function(*given)
-    is_finite = found.isfinite()
-    for tensor in given:
-        is_finite = is_finite | ~tensor.isfinite()
-    assert_in_graph(is_finite, f"{name} has a finite result")
+    with_nan, with_infinity = (functools.reduce(torch.logical_or, map(is_so, given)) for is_so in (torch.isnan, torch.isinf))
+    assert_in_graph(found.isfinite() | with_nan | with_infinity & ~found.isnan(), f"{name} has a result")
     return found
 
 
@@ -72,10 +83,19 @@ def _unchecked(function: Function) -> Function:
     return lambda *numbers: function(*_tensors(numbers)).item()
 
 
+def _whole(name: str, function: Function) -> Function:
+    """A float as an integer. The program raises for one that has no 64 bits; Python has longer ones."""
+    def apply(*numbers: Any) -> Any:
+        found = function(*_tensors(numbers))
+        assert_in_graph(found.abs() < _BEYOND, f"{name} has an integer of 64 bits")
+        return found.to(torch.int64).item()
+
+    return apply
+
+
 def _rounded(number: Any, digits: Any = None) -> Any:
-    if digits is not None:  # of the decimal digits, which no tensor has
-        return round(float(number), digits)
-    return _result("round", torch.round, (number,)).to(torch.int64).item()
+    # Decimal digits are none that a tensor has.
+    return _whole("round", torch.round)(number) if digits is None else round(float(number), digits)
 
 
 def _swapped(function: Function) -> Function:
@@ -84,18 +104,23 @@ def _swapped(function: Function) -> Function:
 
 _PAIRS: dict[str, Function] = {
     "__add__": _unchecked(torch.add), "__sub__": _unchecked(torch.sub), "__mul__": _unchecked(torch.mul),
-    "__truediv__": _number("/", torch.div), "__mod__": _number("%", torch.remainder), "__floordiv__": _number("//", _floored)}
+    "__truediv__": _quotient("/", torch.div), "__mod__": _quotient("%", torch.remainder),
+    "__floordiv__": _quotient("//", _floored)}
 _POWERS: dict[str, Function] = {"__pow__": _number("**", torch.pow), "__rpow__": _swapped(_number("**", torch.pow))}
 _QUOTIENTS: dict[str, Function] = {
     "__divmod__": lambda a, b: (a // b, a % b), "__rdivmod__": lambda a, b: (b // a, b % a)}
 _METHODS: dict[str, Function] = {
     **_PAIRS, **{name.replace("__", "__r", 1): _swapped(function) for name, function in _PAIRS.items()},
-    "__abs__": _unchecked(torch.abs), "__neg__": _unchecked(torch.neg), "__round__": _rounded, **_QUOTIENTS}
+    "__abs__": _unchecked(torch.abs), "__neg__": _unchecked(torch.neg), "__round__": _rounded, **_QUOTIENTS,
+    **{f"__{name}__": _whole(f"math.{name}", getattr(torch, name)) for name in ("floor", "ceil", "trunc")}}
 """Methods of floats."""
 _OF_INTEGERS: dict[str, Function] = {
     **_QUOTIENTS, "__invert__": lambda a: -a - 1, "__xor__": lambda a, b: (a | b) - (a & b),
     "__rxor__": lambda a, b: (a | b) - (a & b)}
 """Methods of integers that torch lacks, or does not export."""
+_THAT_GROW: dict[str, Function] = {
+    "__mul__": torch.mul, "__pow__": torch.pow, "__lshift__": lambda a, b: torch.where(b < 0, math.inf, a * torch.exp2(b))}
+"""Methods of integers whose results soon have more than 64 bits, by what they are about in float64."""
 
 
 def _log(x: torch.Tensor, *base: torch.Tensor) -> torch.Tensor:
@@ -129,6 +154,9 @@ def as_python() -> Iterator[None]:
     for owner, table, concerns in _TABLES:
         for name, function in table.items():
             put(owner, name, _instead(vars(owner).get(name), function, lambda n, of=concerns: of(n) and is_traced()))
+    for name, function in _THAT_GROW.items():
+        for form, order in ((name, 1), (name.replace("__", "__r", 1), -1)):
+            put(torch.SymInt, form, _limited(vars(torch.SymInt)[form], name.strip("_"), function, order, is_traced))
     for name in ("__eq__", "__ne__", "__le__", "__ge__"):
         put(torch.SymFloat, name, _compared(vars(torch.SymFloat)[name], name, is_traced))
     put(_distributions, "_Number", (*_plain, torch.SymInt, torch.SymFloat))
@@ -147,6 +175,22 @@ def _instead(before: Function | None, function: Function, concerns: Callable[[An
         return NotImplemented if before is None else before(*numbers)
 
     return apply
+
+
+def _limited(before: Function, name: str, about: Function, order: int, is_traced: Callable[[], bool]) -> Function:
+    """A function of integers. The program raises for a result beyond 64 bits, unless its bounds are known to lie within."""
+    def apply(*numbers: Any) -> Any:
+        found = before(*numbers)
+        if isinstance(found, torch.SymInt) and _is_unknown(found) and is_traced() and not _is_bounded(found):
+            assert_in_graph(about(*_tensors(numbers)[::order]).abs() < _BEYOND, f"{name} has an integer of 64 bits")
+        return found
+
+    return apply
+
+
+def _is_bounded(number: torch.SymInt) -> bool:
+    bounds = number.node.shape_env.bound_sympy(number.node.expr)
+    return bool(bounds.lower > -_BEYOND) and bool(bounds.upper < _BEYOND)
 
 
 def _compared(before: Function, name: str, is_traced: Callable[[], bool]) -> Function:
