@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from math import log
+from math import sqrt as root
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -49,6 +52,15 @@ NUMBERS: list[tuple[str, Function]] = [
     ("math.atan2", lambda x, n: math.atan2(x, n + 1)), ("math.copysign", lambda x, n: math.copysign(2.0, -x)),
     ("math.pow", lambda x, n: math.pow(x, 1.5)), ("math.lgamma", lambda x, n: math.lgamma(x)),
     ("Adam's step", lambda x, n: x / (1 - 0.9 ** n) / (math.sqrt(x) + 1e-8)),
+    ("round to two digits", lambda x, n: round(x, 2)), ("to the even digit", lambda x, n: round(n / 8 + 0.125, 2)),
+    ("halfway as rounded", lambda x, n: round(x + 0.225, 2)), ("no digits", lambda x, n: round(x, 0)),
+    ("digits beyond floats", lambda x, n: round(x * 1e17, 3)), ("an imported function", lambda x, n: root(x) + log(n)),
+    ("np.sqrt", lambda x, n: np.sqrt(x)), ("np.log of integers", lambda x, n: np.log(n)),
+    ("np.power", lambda x, n: np.power(x, 3)),
+    ("np.floor", lambda x, n: np.floor(-x)), ("np.maximum", lambda x, n: np.maximum(x, 2.0)),
+    ("np.square", lambda x, n: np.square(x)),
+    ("np.float64 times", lambda x, n: np.float64(2.5) * x), ("np.float64 less", lambda x, n: np.pi - np.float64(3) * x),
+    ("np.floor_divide", lambda x, n: np.floor_divide(x, -0.4)), ("np.hypot", np.hypot),
     ("a Gumbel number", lambda x, n: -math.log(-math.log(x / 10)))]
 
 
@@ -56,7 +68,7 @@ NUMBERS: list[tuple[str, Function]] = [
 def test_numbers_that_only_enter_arithmetic_stay_values(name: str, function: Function) -> None:
     computed, model = converted(function)
     assert [a for a in computed.computation.assumptions if ">= 0" not in str(a)] == []
-    torch.testing.assert_close(computed(V, *SECOND), model(V, *SECOND), rtol=1e-13, atol=0)
+    torch.testing.assert_close(computed(V, *SECOND), model(V, *SECOND), rtol=1e-13, atol=0, equal_nan=True)
 
 
 RAISING: list[tuple[str, Function]] = [
@@ -131,6 +143,9 @@ ASKING: list[tuple[str, Function, float]] = [
     ("math.isnan", lambda x, n: 0.0 if math.isnan(x) else x, math.nan),
     ("math.isinf", lambda x, n: 0.0 if math.isinf(x) else x, math.inf),
     ("math.isfinite", lambda x, n: x if math.isfinite(x) else 0.0, -math.inf),
+    ("math.isclose", lambda x, n: 0.0 if math.isclose(x, 7.0, rel_tol=1e-3) else x, 7.001),
+    ("math.isclose, absolute", lambda x, n: 0.0 if math.isclose(x, 7.0, abs_tol=0.5) else x, 6.5),
+    ("np.isnan", lambda x, n: 0.0 if np.isnan(x) else x, math.nan),
     ("a comparison of what was computed", lambda x, n: x if x ** 2 + 1 > 3 else 0.0, 1.0)]
 
 

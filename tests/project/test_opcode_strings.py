@@ -45,6 +45,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/mlir/text/vhlo.py": {"complex": "the word of a type", "tuple": "another one"},
     "xla_torch/storage/below_autograd.py": {"and": "an operator of Python's", "or": "another one", "xor": "a third"},
     "xla_torch/storage/messages.py": {"abs": "a builtin of Python's", "tuple": "another one", "log": "a method of loggers"},
+    "xla_torch/storage/read_numbers.py": {"power": "a function of NumPy"},
     "xla_torch/storage/value_reads.py": {"add": "an operator of torch's", "log": "a logger of torch's"},
     "xla_torch/storage/torch_private.py": {"scan": "a higher-order operator of torch's"},
     "xla_torch/stablehlo/dynamic.py": {"slice": "the attribute of slice"},

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -94,8 +96,28 @@ def _whole(name: str, function: Function) -> Function:
 
 
 def _rounded(number: Any, digits: Any = None) -> Any:
-    # Decimal digits are none that a tensor has.
-    return _whole("round", torch.round)(number) if digits is None else round(float(number), digits)
+    if digits is None:
+        return _whole("round", torch.round)(number)
+    if type(digits) is int and 0 <= digits <= _EXACT_POWERS:
+        return _decimal(_tensors((number,))[0], 10.0 ** digits).item()
+    return round(float(number), digits)
+
+
+_EXACT_POWERS = 22  # the powers of ten that float64 has
+_SPLIT = 2.0 ** 27 + 1
+
+
+def _decimal(x: torch.Tensor, scale: float) -> torch.Tensor:
+    """The nearest multiple of ``1 / scale``, the even one of two: of the exact product with `scale`, as Python has it."""
+    product = x * scale
+    high, scale_high = (a * _SPLIT - (a * _SPLIT - a) for a in (x, scale))
+    low, scale_low = x - high, scale - scale_high
+    lost = ((high * scale_high - product) + high * scale_low + low * scale_high) + low * scale_low
+    nearest = torch.round(product)
+    # Halfway as rounded is one side of it where the product lost digits.
+    is_halfway = ((product - nearest).abs() == 0.5) & (lost != 0)
+    nearest = torch.where(is_halfway, product + torch.copysign(torch.full_like(lost, 0.5), lost), nearest)
+    return torch.where(product.abs() < 2.0 ** 53, nearest / scale, x)
 
 
 def _swapped(function: Function) -> Function:
@@ -106,12 +128,13 @@ _PAIRS: dict[str, Function] = {
     "__add__": _unchecked(torch.add), "__sub__": _unchecked(torch.sub), "__mul__": _unchecked(torch.mul),
     "__truediv__": _quotient("/", torch.div), "__mod__": _quotient("%", torch.remainder),
     "__floordiv__": _quotient("//", _floored)}
-_POWERS: dict[str, Function] = {"__pow__": _number("**", torch.pow), "__rpow__": _swapped(_number("**", torch.pow))}
+_POWERS: dict[str, Function] = {"__pow__": _number("**", torch.pow), "__rpow__": _swapped(_number("**", torch.pow)),
+                                "__round__": _rounded}
 _QUOTIENTS: dict[str, Function] = {
     "__divmod__": lambda a, b: (a // b, a % b), "__rdivmod__": lambda a, b: (b // a, b % a)}
 _METHODS: dict[str, Function] = {
     **_PAIRS, **{name.replace("__", "__r", 1): _swapped(function) for name, function in _PAIRS.items()},
-    "__abs__": _unchecked(torch.abs), "__neg__": _unchecked(torch.neg), "__round__": _rounded, **_QUOTIENTS,
+    "__abs__": _unchecked(torch.abs), "__neg__": _unchecked(torch.neg), **_QUOTIENTS,
     **{f"__{name}__": _whole(f"math.{name}", getattr(torch, name)) for name in ("floor", "ceil", "trunc")}}
 """Methods of floats."""
 _OF_INTEGERS: dict[str, Function] = {
@@ -127,6 +150,13 @@ def _log(x: torch.Tensor, *base: torch.Tensor) -> torch.Tensor:
     return torch.log(x) / torch.log(*base) if base else torch.log(x)
 
 
+def _is_close(a: Any, b: Any, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    first, second = _tensors((a, b))
+    most = torch.maximum(first.abs(), second.abs())
+    is_near = ((first - second).abs() <= torch.clamp(rel_tol * most, min=abs_tol)) & most.isfinite()
+    return bool((first == second) | is_near)
+
+
 _SAME: tuple[Any, ...] = (
     torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos, torch.tan,
     torch.asin, torch.acos, torch.atan, torch.sinh, torch.cosh, torch.tanh, torch.asinh, torch.acosh, torch.atanh, torch.erf,
@@ -135,8 +165,19 @@ _MATH: dict[str, Function] = {
     **{function.__name__: _number(f"math.{function.__name__}", function) for function in _SAME},
     math.log.__name__: _number("math.log", _log), "fabs": _unchecked(torch.abs), "copysign": _unchecked(torch.copysign),
     "degrees": _unchecked(torch.rad2deg), "radians": _unchecked(torch.deg2rad),
-    "isnan": _truth(torch.isnan), "isinf": _truth(torch.isinf), "isfinite": _truth(torch.isfinite)}
+    "isnan": _truth(torch.isnan), "isinf": _truth(torch.isinf), "isfinite": _truth(torch.isfinite), "isclose": _is_close}
 """Functions of Python's math, of which the last are decisions."""
+_ALIKE: tuple[Any, ...] = (
+    torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos,
+    torch.tan, torch.arcsin, torch.arccos, torch.arctan, torch.sinh, torch.cosh, torch.tanh, torch.arcsinh, torch.arccosh,
+    torch.arctanh, torch.arctan2, torch.hypot, torch.fmod, torch.remainder, torch.add, torch.subtract, torch.multiply,
+    torch.divide, torch.negative, torch.absolute, torch.sign, torch.square, torch.reciprocal, torch.floor, torch.ceil,
+    torch.trunc, torch.maximum, torch.minimum, torch.fmax, torch.fmin, torch.copysign, torch.rad2deg, torch.deg2rad)
+_UFUNCS: dict[str, Function] = {
+    **{function.__name__: _unchecked(function) for function in _ALIKE},
+    "rint": _unchecked(torch.round), "power": _unchecked(torch.pow), "floor_divide": _unchecked(_floored),
+    "fabs": _unchecked(torch.abs), "isnan": _truth(torch.isnan), "isinf": _truth(torch.isinf), "isfinite": _truth(torch.isfinite)}
+"""Functions of NumPy, which raise nothing."""
 
 
 @contextlib.contextmanager
@@ -151,9 +192,14 @@ def as_python() -> Iterator[None]:
     def is_traced() -> bool:
         return threading.get_ident() == thread and _is_tracing() is not None
 
+    importing = [*_importing()]
     for owner, table, concerns in _TABLES:
         for name, function in table.items():
             put(owner, name, _instead(vars(owner).get(name), function, lambda n, of=concerns: of(n) and is_traced()))
+    for owner, name, of in importing:
+        put(owner, name, vars(math)[of])
+    for owner in (torch.SymInt, torch.SymFloat):
+        put(owner, "__array_ufunc__", lambda *given, **options: _by_numpy(is_traced, *given, **options))
     for name, function in _THAT_GROW.items():
         for form, order in ((name, 1), (name.replace("__", "__r", 1), -1)):
             put(torch.SymInt, form, _limited(vars(torch.SymInt)[form], name.strip("_"), function, order, is_traced))
@@ -167,14 +213,32 @@ def as_python() -> Iterator[None]:
             delattr(owner, name) if value is None else setattr(owner, name, value)
 
 
+def _importing() -> Iterator[tuple[Any, str, str]]:
+    """The modules other than torch's that imported functions of `math`: (module, the name there, the name in `math`)."""
+    names = {function: name for name in _MATH if (function := vars(math).get(name)) is not None}
+    for module in [m for name, m in sys.modules.items() if m is not math and name.partition(".")[0] != "torch"]:
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if type(value) is types.BuiltinFunctionType and value in names:
+                yield module, name, names[value]
+
+
 def _instead(before: Function | None, function: Function, concerns: Callable[[Any], bool]) -> Function:
     """A function for numbers that it concerns, and for others what was there before."""
-    def apply(*numbers: Any) -> Any:
+    def apply(*numbers: Any, **options: Any) -> Any:
         if any(map(concerns, numbers)):
-            return function(*numbers) if all(isinstance(n, _NUMBERS) for n in numbers) else NotImplemented
-        return NotImplemented if before is None else before(*numbers)
+            return function(*numbers, **options) if all(isinstance(n, _NUMBERS) for n in numbers) else NotImplemented
+        return NotImplemented if before is None else before(*numbers, **options)
 
     return apply
+
+
+def _by_numpy(is_traced: Callable[[], bool], _: Any, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
+    """A function of NumPy. One that is not known, or takes arrays too, decides by the numbers."""
+    function = _UFUNCS.get(ufunc.__name__) if method == "__call__" and not options else None
+    if function is not None and is_traced() and any(map(_is_unknown, given)) and all(isinstance(n, _NUMBERS) for n in given):
+        return function(*given)
+    plain = [float(n) if isinstance(n, torch.SymFloat) else int(n) if isinstance(n, torch.SymInt) else n for n in given]
+    return getattr(ufunc, method)(*plain, **options)
 
 
 def _limited(before: Function, name: str, about: Function, order: int, is_traced: Callable[[], bool]) -> Function:
