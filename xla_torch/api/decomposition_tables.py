@@ -49,9 +49,7 @@ def opened(exported: Any) -> Any:
     """The exported program with gradients of what operators forwards are, in the place of operators that are such."""
     if not torch_ways_back.has_rows(exported.graph_module):
         return exported
-    module = copy.deepcopy(exported.graph_module)
-    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
-        copied.name = own.name
+    module = torch_graphs.deep_copied(exported)
     torch_ways_back.opened(module, {**torch_private.decompositions(*_operators(_FORWARD)), **without_composites()[1]})
     signature, results = copy.deepcopy(exported.graph_signature), next(iter(reversed(module.graph.nodes))).args[0]
     for spec, node in zip(signature.output_specs, results, strict=True):

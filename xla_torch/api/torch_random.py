@@ -315,9 +315,7 @@ def with_state(exported: Any, decompositions: Mapping[Any, Callable[..., Any]]) 
     if not any(_draws(node) for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
                for node in module.graph.nodes):
         return exported
-    module = copy.deepcopy(exported.graph_module)
-    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
-        copied.name = own.name  # an input that is called as a function of Python, such as input, was given another one
+    module = torch_graphs.deep_copied(exported)
     drawing = _Drawing(module, decompositions)
     specs = exported.graph_signature.input_specs
     first = sum(spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) for spec in specs)

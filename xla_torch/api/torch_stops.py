@@ -6,7 +6,6 @@ derivative is zero (`transform.stops`), and the program knows of them whatever i
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,9 +59,7 @@ def marked(exported: Any) -> tuple[Any, tuple[str, ...]]:
     names = of_gradients(exported.graph_module)
     if not names or not all(map(_can_be_marked, _graphs(exported.graph_module))):
         return exported, names
-    module = copy.deepcopy(exported.graph_module)
-    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
-        copied.name = own.name  # deepcopy renames an input that is called as a function of Python
+    module = torch_graphs.deep_copied(exported)
     for graph in _graphs(module):
         for node in list(graph.nodes):
             if _is_of_gradients(node):

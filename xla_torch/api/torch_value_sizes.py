@@ -240,11 +240,12 @@ class ValueSizes:
                     {str(divisor): number}, "")
 
     def _rounded(self, expression: Any, rounds: Callable[[XlaOp], XlaOp]) -> XlaOp:
-        """A float as an integer; where it is none, Python raises."""
+        """A float as an integer. The program raises where it is none of 64 bits."""
         number = _as_float(self._op(expression.args[0]))
         if expression not in self._required:
             self._required.add(expression)
-            require(ops.IsFinite(number), f"{expression.args[0]} is finite", {str(expression.args[0]): number}, "")
+            require(ops.Lt(ops.Abs(number), 2.0 ** 63), f"{expression.args[0]} is an integer of 64 bits",
+                    {str(expression.args[0]): number}, "")
         return ops.ConvertElementType(rounds(number), S64)
 
     def _symbol(self, symbol: Any) -> tuple[int, XlaOp]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -101,9 +100,7 @@ def with_conversions(exported: Any) -> Any:
     become what is copied, unconverted."""
     if not any(map(_converting, inline_regions.with_regions(exported.graph_module))):
         return exported
-    module = copy.deepcopy(exported.graph_module)
-    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
-        copied.name = own.name  # deepcopy renames an input that is called as a function of Python
+    module = torch_graphs.deep_copied(exported)
     for one in inline_regions.with_regions(module):
         for node in _converting(one):
             (to, source), value = node.args[:2], node.args[0].meta["val"]

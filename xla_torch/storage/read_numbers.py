@@ -21,6 +21,7 @@ import torch.distributions.utils
 import torch.fx.experimental.proxy_tensor
 import torch.fx.experimental.symbolic_shapes
 
+from .replaced_attributes import Put, replacing
 from .torch_private import assert_in_graph, private
 
 _is_tracing: Callable[[], Any] = private(torch.fx.experimental.proxy_tensor, "get_proxy_mode")
@@ -135,7 +136,8 @@ _QUOTIENTS: dict[str, Function] = {
 _METHODS: dict[str, Function] = {
     **_PAIRS, **{name.replace("__", "__r", 1): _swapped(function) for name, function in _PAIRS.items()},
     "__abs__": _unchecked(torch.abs), "__neg__": _unchecked(torch.neg), **_QUOTIENTS,
-    **{f"__{name}__": _whole(f"math.{name}", getattr(torch, name)) for name in ("floor", "ceil", "trunc")}}
+    **{f"__{function.__name__}__": _whole(f"math.{function.__name__}", function)
+       for function in (torch.floor, torch.ceil, torch.trunc)}}
 """Methods of floats."""
 _OF_INTEGERS: dict[str, Function] = {
     **_QUOTIENTS, "__invert__": lambda a: -a - 1, "__xor__": lambda a, b: (a | b) - (a & b),
@@ -183,16 +185,17 @@ _UFUNCS: dict[str, Function] = {
 @contextlib.contextmanager
 def as_python() -> Iterator[None]:
     """A block in which this thread's floats that were read from tensors have Python's arithmetic. One at a time."""
-    thread, kept = threading.get_ident(), list[tuple[Any, str, Any]]()
-
-    def put(owner: Any, name: str, value: Any) -> None:
-        kept.append((owner, name, vars(owner).get(name)))
-        setattr(owner, name, value)
+    thread, importing = threading.get_ident(), [*_importing()]
 
     def is_traced() -> bool:
         return threading.get_ident() == thread and _is_tracing() is not None
 
-    importing = [*_importing()]
+    with replacing() as put:
+        _put_all(put, importing, is_traced)
+        yield
+
+
+def _put_all(put: Put, importing: list[tuple[Any, str, str]], is_traced: Callable[[], bool]) -> None:
     for owner, table, concerns in _TABLES:
         for name, function in table.items():
             put(owner, name, _instead(vars(owner).get(name), function, lambda n, of=concerns: of(n) and is_traced()))
@@ -206,11 +209,6 @@ def as_python() -> Iterator[None]:
     for name in ("__eq__", "__ne__", "__le__", "__ge__"):
         put(torch.SymFloat, name, _compared(vars(torch.SymFloat)[name], name, is_traced))
     put(_distributions, "_Number", (*_plain, torch.SymInt, torch.SymFloat))
-    try:
-        yield
-    finally:
-        for owner, name, value in kept:
-            delattr(owner, name) if value is None else setattr(owner, name, value)
 
 
 def _importing() -> Iterator[tuple[Any, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -100,6 +101,14 @@ def with_numbers(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> torc
     """The graph for the sizes of these arguments, numbers and tensors of which only the form matters."""
     with torch.no_grad():
         return make_fx(torch.fx.Interpreter(module).run, tracing_mode="fake")(*arguments)
+
+
+def deep_copied(exported: Any) -> torch.fx.GraphModule:
+    """The graph of an exported program to change, with its modules, regions and names."""
+    module = copy.deepcopy(exported.graph_module)
+    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
+        copied.name = own.name  # deepcopy renames an input that is called as a function of Python
+    return module
 
 
 def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

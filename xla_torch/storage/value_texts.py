@@ -23,6 +23,7 @@ import torch.utils._python_dispatch
 from ..core import forks
 from ..core.errors import UnsupportedError
 from . import messages
+from .replaced_attributes import replacing
 from .torch_private import is_wrapped, private
 
 _FakeTensor: Any = private(torch, "_subclasses.fake_tensor.FakeTensor")
@@ -118,28 +119,20 @@ def _text(function: Callable[..., str], values: torch.Tensor, tensor: torch.Tens
 @contextlib.contextmanager
 def asked() -> Iterator[None]:
     """A block in which numbers that a trace of this thread reads are as Python's own numbers to the user's code."""
-    thread, kept = threading.get_ident(), []
-
-    def put(owner: Any, name: str, value: Any) -> None:
-        kept.append((owner, name, owner.__dict__.get(name)))
-        setattr(owner, name, value)
+    thread = threading.get_ident()
 
     def is_asked() -> bool:
         return threading.get_ident() == thread and asking_frame() is not None
 
-    with _exclusive:
-        try:
-            for kind, plain in _NUMBERS.items():
-                put(kind, "__getattribute__", _attributes(plain, is_asked))
-                for name in ("__repr__", "__format__"):
-                    put(kind, name, _read(kind, name, plain, is_asked))
-            for kind, name in ((torch.SymFloat, "__float__"), (torch.SymFloat, "__round__"), (torch.SymFloat, "__int__"),
-                               (torch.SymInt, "__int__"), (torch.SymInt, "__index__")):
-                put(kind, name, _read(kind, name, _NUMBERS[kind], is_asked))
-            yield
-        finally:
-            for owner, name, value in kept:
-                delattr(owner, name) if value is None else setattr(owner, name, value)
+    with _exclusive, replacing() as put:
+        for kind, plain in _NUMBERS.items():
+            put(kind, "__getattribute__", _attributes(plain, is_asked))
+            for name in ("__repr__", "__format__"):
+                put(kind, name, _read(kind, name, plain, is_asked))
+        for kind, name in ((torch.SymFloat, "__float__"), (torch.SymFloat, "__round__"), (torch.SymFloat, "__int__"),
+                           (torch.SymInt, "__int__"), (torch.SymInt, "__index__")):
+            put(kind, name, _read(kind, name, _NUMBERS[kind], is_asked))
+        yield
 
 
 def _attributes(plain: type, is_asked: Callable[[], bool]) -> Callable[[Any, str], Any]:
