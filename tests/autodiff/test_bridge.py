@@ -242,3 +242,17 @@ def test_on_a_gpu():
     x, w = f64(4, 3).detach().cuda().requires_grad_(), f64(3, 2).detach().cuda().requires_grad_()
     ours = torch.autograd.grad(computation(x, w).sum(), (x, w))
     torch.testing.assert_close(ours, torch.autograd.grad(torch.tanh(x @ w).sum(), (x, w)))
+
+
+def test_a_cotangent_that_is_a_gradient_is_not_copied() -> None:
+    program = xla_torch.from_torch(torch.add, torch.ones(2, 3), torch.ones(2, 3))
+    x, y, ct = (torch.randn(2, 3) for _ in range(3))
+    found = torch.autograd.grad(program(x.requires_grad_(), y.requires_grad_()), [x, y], ct, retain_graph=True)
+    assert [g.data_ptr() for g in found] == [ct.data_ptr()] * 2
+    program(x, y).backward(ct)
+    x.grad.zero_()  # pyright: ignore[reportOptionalMemberAccess]
+    torch.testing.assert_close(y.grad, ct)
+    assert ct.count_nonzero() == 6
+    (wide,) = torch.autograd.grad(program(x, y).sum(), [x])
+    assert wide.is_contiguous()
+    assert torch.equal(wide, torch.ones(2, 3))

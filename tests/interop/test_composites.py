@@ -142,7 +142,12 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gelu by tanh": (nn.GELU("tanh"), (_x(3, 4),)),
     "prelu": (nn.PReLU(3, dtype=F64), (_x(2, 3, 4),)),
     "cosine similarity": (F.cosine_similarity, (_x(4, 3), _x(4, 3))),
+    "cosine similarity of short vectors": (lambda x, y: F.cosine_similarity(x, y, eps=0.5),
+                                           (torch.tensor([[0., 0, 0], [1e-9, 0, 0], [1, 2, 3]], dtype=F64), _x(2, 1, 3))),
     "pairwise distance": (F.pairwise_distance, (_x(4, 3), _x(4, 3))),
+    "pairwise distance from itself": (lambda x, y: F.pairwise_distance(x, y * 1, eps=0.0, keepdim=True),
+                                      (torch.ones(2, 3, dtype=F64), torch.ones(3, dtype=F64))),
+    "pairwise distance by sums": (lambda x, y: F.pairwise_distance(x, y, p=1.0), (_x(4, 3), _x(3))),
     "instance norm": (nn.InstanceNorm1d(3, affine=True, dtype=F64), (_x(2, 3, 5),)),
     "batch norm, training": (nn.BatchNorm1d(4, dtype=F64, track_running_stats=False), (_x(5, 4, 3),)),
     "group norm without weights": (nn.GroupNorm(2, 4, affine=False), (_x(2, 4, 3),)),
@@ -210,6 +215,19 @@ def test_decompositions_are_the_kernels(name: str) -> None:
         # Of the other results of a bag's operator, torch computes those alone that its own way back reads.
         count = 1 if name.startswith("bags") else None
         torch.testing.assert_close(_flat(by_ops)[:count], list(by_kernel)[:count], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [
+    ("solve", "aten._linalg_solve_ex.vjp"), ("group norm", "aten.native_group_norm.vjp"), ("cumprod", "aten.cumprod.vjp")])
+def test_ways_back_are_kernels(name: str, kernel: str) -> None:
+    back: Any = xla_torch.from_torch(*_call(name)).computation.entry.derivatives
+    assert back._is_there()
+    assert kernel in [known.name for c in _composites_of(back._back) if (known := kernel_of(c)) is not None]
+
+
+def _call(name: str) -> tuple[Any, ...]:
+    given, arguments = ROWS[name]
+    return given, *arguments
 
 
 def _composites_of(computation: Computation) -> list[Computation]:

@@ -117,8 +117,16 @@ def _whole(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any
 
 def becomes_composite(operator: Any) -> bool:
     """Whether an operator is a composite where torch differentiates it."""
-    group_norm = torch.ops.aten.group_norm.default
-    return operator in (_COMPOSITE, group_norm) or operator in composites.operators(differentiated=True)
+    return operator is _COMPOSITE or operator in _outer() or operator in composites.operators(differentiated=True)
+
+
+@functools.cache
+def _outer() -> dict[Any, tuple[Any, Callable[..., Any]]]:
+    """Operators that torch opens within C++ where it differentiates them, each with the operator of a kernel that it calls, and
+    the function that calls this."""
+    aten = torch.ops.aten
+    return {aten.group_norm.default: (aten.native_group_norm.default, _group_norm),
+            aten.linalg_solve.default: (aten._linalg_solve_ex.default, lambda solve, *args, **kwargs: solve(*args, **kwargs)[0])}
 
 
 def _group_norm(native: Callable[..., Any], input: torch.Tensor, num_groups: int, weight: torch.Tensor | None = None,
@@ -160,7 +168,7 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     there = {op: functools.partial(_whole, op, _plain, core.get(op, lambda *_, **__: NotImplemented)) for op in moving | others}
     there[torch.ops.aten.as_strided.default] = functools.partial(_as_strided, there[torch.ops.aten.unfold.default])
     before = {op: functools.partial(_whole, op, _differentiated, first.get(op, op)) for op in moving}
-    before[torch.ops.aten.group_norm.default] = functools.partial(_group_norm, before[torch.ops.aten.native_group_norm.default])
+    before |= {op: functools.partial(call, before[inner]) for op, (inner, call) in _outer().items()}
     return {**core, **there}, {**first, **before, _COMPOSITE: lambda name, attributes, given: [
         *_differentiated(name, attributes, *given)]}
 

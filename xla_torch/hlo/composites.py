@@ -27,8 +27,8 @@ VERSION = 1
 PREFIX, VJP = "aten.", ".vjp"
 """How kernels are called: after operators of torch, and the ways back after these."""
 
-_KEPT = {"adaptive_max_pool2d": (1,), "adaptive_max_pool3d": (1,), "native_group_norm": (1, 2), "cdist": (0,),
-         "_linalg_solve_ex": (0, 1, 2),
+_KEPT = {"adaptive_max_pool2d": (1,), "adaptive_max_pool3d": (1,), "native_group_norm": (1, 2), "_linalg_solve_ex": (0, 1, 2),
+         **dict.fromkeys(("cdist", "cumprod", "logcumsumexp", "pairwise_distance", "cosine_similarity"), (0,)),
          **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only"), (2, 3))}
 
 

@@ -81,6 +81,9 @@ elementwise = _marked(Call(elementwise=True))
 fresh = _marked(Call())
 """The kernel's result shares memory with nothing."""
 
+ordered = _marked(Call(memory="ordered"))
+"""As `fresh`; torch chooses the order of the result's dimensions."""
+
 reducing = _marked(Call(reduces=True))
 """As `fresh`; it reduces the dimensions that its second operand names."""
 

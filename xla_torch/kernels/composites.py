@@ -85,6 +85,53 @@ def _distances(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any]
     return [way().sum_to_size(x.shape) if flag else None for way, x, flag in zip(ways, (x1, x2), needed, strict=True)]
 
 
+def _cumprod(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
+    return (torch.ops.aten.cumprod_backward(cts[0], argument["self"], argument["dim"], results[0]),)
+
+
+def _logcumsumexp(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
+    """By sums of logarithms, as torch: positive and negative cotangents apart."""
+    x, dim, ct = argument["self"], argument["dim"], cts[0]
+    if not ct.ndim:
+        return (ct.clone(),)
+    logarithm, none = ct.abs().log_(), torch.finfo(ct.dtype).min
+
+    def part(is_there: torch.Tensor) -> torch.Tensor:
+        shares = torch.where(is_there, logarithm, none).sub_(results[0])
+        return shares.flip(dim).logcumsumexp(dim).flip(dim).add_(x).exp_()
+
+    return (part(ct > 0).sub_(part(ct < 0)),)
+
+
+def _pairwise_distance(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Any:
+    """torch's formula for Euclidean distances, of which those that are 0 have no gradient."""
+    x1, x2, keepdim = (argument[name] for name in ("x1", "x2", "keepdim"))
+    if argument["p"] != 2:
+        return NotImplemented
+    distance, ct = (v if keepdim else v[..., None] for v in (results[0], cts[0]))
+    first = (x1 - x2).add_(argument["eps"]).div_(distance.masked_fill(distance == 0, torch.inf)).mul_(ct)
+    return [(first if k == 0 else -first).to(x.dtype).sum_to_size(x.shape) if flag else None
+            for k, (x, flag) in enumerate(zip((x1, x2), needed, strict=True))]
+
+
+def _cosine_similarity(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Any:
+    """As torch, which does not record that lengths are at least epsilon."""
+    given, dim = (argument["x1"], argument["x2"]), argument["dim"]
+    if given[0].dtype is not given[1].dtype:
+        return NotImplemented
+    wide = torch.broadcast_tensors(*given)
+    lengths = [torch.linalg.vector_norm(x, 2, dim, keepdim=True) for x in wide]
+    bounded = [length.clamp_min(argument["eps"]) for length in lengths]
+    result, ct = (v if v.ndim == wide[0].ndim else v.unsqueeze(dim) for v in (results[0], cts[0]))
+    found: list[torch.Tensor | None] = [None, None]
+    for k in (0, 1):
+        if needed[k]:
+            share = (result / lengths[k]).masked_fill_(lengths[k] == 0, 0)
+            other = wide[1 - k] / bounded[1 - k]
+            found[k] = other.sub_(wide[k] * share).mul_(ct / bounded[k]).sum_to_size(given[k].shape)
+    return found
+
+
 _one_distance_back, _bag_back, _bag_weights_back = (private(torch, f"ops.aten.{name}") for name in (
     "_cdist_backward", "_embedding_bag_backward", "_embedding_bag_per_sample_weights_backward"))
 
@@ -126,14 +173,14 @@ _BACK: dict[str, Back | None] = {
        for name, dims in _RESAMPLING.items()},
     **{name: functools.partial(_with_indices, name) for name in ("adaptive_max_pool2d", "adaptive_max_pool3d")},
     "im2col": _im2col, "col2im": _col2im, "native_group_norm": _group_norm, "cdist": _distances,
-    "_linalg_solve_ex": _solutions,
+    "_linalg_solve_ex": _solutions, "cumprod": _cumprod, "logcumsumexp": _logcumsumexp,
+    "pairwise_distance": _pairwise_distance, "cosine_similarity": _cosine_similarity,
     **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx"), functools.partial(_bags, from_end=True)),
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _bags),
     **dict.fromkeys((
-        *_LAYERS, "ctc_loss.Tensor", "cumprod", "logcumsumexp",
-        "cosine_similarity", "pairwise_distance", "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
-"""Operators that are differentiated in one piece, too, and their ways back. None is the way that autograd records, from the
-operands."""
+        *_LAYERS, "ctc_loss.Tensor", "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
+"""Operators that are differentiated in one piece, too, and their ways back. None, or what gives NotImplemented, is the way that
+autograd records, from the operands."""
 
 _PLAIN = frozenset({
     "topk", "cummax", "cummin", "kthvalue", "median.dim", "nanmedian.dim", "mode",
@@ -262,10 +309,11 @@ class Call:
         first = count + len(self.options["kept"])
         operands, results, rest = given[:count], given[count:first], iter(given[first:])
         cotangents = [next(rest) if flag else None for flag in demanded]
-        own = _BACK.get(name_of(self.operator).removeprefix(PREFIX))
-        if own is None or any(demanded[1:]):
+        own, found = _BACK.get(name_of(self.operator).removeprefix(PREFIX)), NotImplemented
+        if own is not None and not any(demanded[1:]):
+            found = own(self.arguments(operands), results, cotangents, needed)
+        if found is NotImplemented:
             return self._by_autograd(operands, cotangents, needed)
-        found = own(self.arguments(operands), results, cotangents, needed)
         return [torch.zeros_like(o) if g is None else g for o, flag, g in zip(operands, needed, found, strict=True) if flag]
 
     def _by_autograd(self, operands: Tensors, cotangents: Sequence[torch.Tensor | None],

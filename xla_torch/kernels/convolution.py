@@ -9,11 +9,13 @@ import torch.nn.grad
 
 from ..storage import torch_private
 from . import movement
+from .calls import ordered
 
 _WEIGHTS: dict[int, Callable[..., torch.Tensor]] = {
     1: torch.nn.grad.conv1d_weight, 2: torch.nn.grad.conv2d_weight, 3: torch.nn.grad.conv3d_weight}
 
 
+@ordered
 def convolve(x: torch.Tensor, weight: torch.Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
              groups: int, output_padding: Sequence[int] | None = None, highest: bool = False) -> torch.Tensor:
     """torch's convolution (with `output_padding`: its transposed convolution) of any device, for float32 on CUDA.
@@ -29,6 +31,7 @@ def convolve(x: torch.Tensor, weight: torch.Tensor, stride: Sequence[int], paddi
                                      cudnn.enabled, tf32)
 
 
+@ordered
 def weight_gradient(image: torch.Tensor, ct: torch.Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
                     dilation: Sequence[int], groups: int) -> torch.Tensor:
     """``out[o, i, k] = sum over n and q of image[n, i, q * stride + k * dilation - padding] * ct[n, o, q]``, for k below `size`:

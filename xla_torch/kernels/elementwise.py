@@ -119,10 +119,10 @@ def complex_divide(lhs: Operand, rhs: Operand) -> torch.Tensor:
 
 def _is_ordinary(lhs: torch.Tensor, rhs: torch.Tensor) -> bool:
     """Whether all quotients are of finite numbers, and by none that is 0: of these torch's are right."""
-    return _is_finite(lhs) and _is_finite(rhs) and bool(rhs.all())
+    return is_finite(lhs) and is_finite(rhs) and bool(rhs.all())
 
 
-def _is_finite(x: torch.Tensor) -> bool:
+def is_finite(x: torch.Tensor) -> bool:
     """Whether all elements are, or their parts: their limits are, which one pass gives (`isfinite` and `all` take ten times as
     long)."""
     parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
@@ -172,7 +172,7 @@ def _nan_where(unknown: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 def complex_abs(x: torch.Tensor) -> torch.Tensor:
     """The magnitude; NaN where a part is NaN, also beside an infinite one."""
     found = x.abs()
-    if on_host(found) and _is_finite(found):
+    if on_host(found) and is_finite(found):
         return found
     return torch.where(x.isnan(), math.nan, found)
 
@@ -238,7 +238,7 @@ def complex_sqrt(x: torch.Tensor) -> torch.Tensor:
 @elementwise_as(ops.sign)
 def complex_sign(x: torch.Tensor) -> torch.Tensor:
     """x / |x|, part by part; 0 for 0, and NaN + NaN i where a part is NaN."""
-    if on_host(x) and _is_finite(x):  # torch's takes infinite parts beside tiny ones for NaN
+    if on_host(x) and is_finite(x):  # torch's takes infinite parts beside tiny ones for NaN
         return torch.sgn(x)
     magnitude = x.abs()
     magnitude = torch.where(magnitude == 0, 1.0, magnitude)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from ..hlo.custom_calls import CustomCall
 from . import householder, schur, tridiagonal
+from .elementwise import is_finite
+from .indexing import on_host
 
 # ------------------------------------------------------------------------------------------- failures
 
@@ -23,17 +25,23 @@ def _info(failed: Tensor, code: int = 1) -> Tensor:
     return failed.to(torch.int32) * code
 
 
-def _sound(a: Tensor) -> tuple[Tensor, Tensor]:
-    """(the matrices with zeros in place of those with an element that is not finite, where those are).
-
-    torch's eigenvalue routines raise for such elements.
-    """
-    failed = ~a.isfinite().all(-1).all(-1)
-    return torch.where(failed[..., None, None], 0, a), failed
+def _failed(a: Tensor) -> Tensor:
+    """Which matrices have an element that is not finite: torch's eigenvalue routines raise for these."""
+    return ~a.isfinite().all(-1).all(-1)
 
 
-def _unless(failed: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+def _sound(a: Tensor, code: int = 1) -> tuple[Tensor, Tensor | None, Tensor]:
+    """(the matrices with zeros in place of those that fail, which fail, info). Fast where none is seen to fail: None fails."""
+    if on_host(a) and is_finite(a):
+        return a, None, a.new_zeros(a.shape[:-2], dtype=torch.int32)
+    failed = _failed(a)
+    return torch.where(failed[..., None, None], 0, a), failed, _info(failed, code)
+
+
+def _unless(failed: Tensor | None, *values: Tensor) -> tuple[Tensor, ...]:
     """The values of each matrix, NaN where it failed."""
+    if failed is None:
+        return values
     return tuple(torch.where(failed.reshape(*failed.shape, *[1] * (v.dim() - failed.dim())), torch.nan, v) for v in values)
 
 
@@ -73,8 +81,7 @@ def _getrf(a: Tensor, *, call: CustomCall) -> Any:
 def _gesdd(a: Tensor, *, call: CustomCall) -> Any:
     """(a overwritten, singular values, U, V^H, info). The mode says whether U and V are whole, thin or not wanted."""
     mode = call.letter("mode", "S")
-    sound, failed = _sound(a)
-    info = _info(failed, -4)
+    sound, failed, info = _sound(a, -4)
     if mode == "N":
         (values,) = _unless(failed, torch.linalg.svdvals(sound))
         # For a gradient the call is the gradient's, whose shape says nothing of U and V.
@@ -90,17 +97,19 @@ def _gesdd(a: Tensor, *, call: CustomCall) -> Any:
 def _syevd(a: Tensor, *, call: CustomCall) -> Any:
     """(eigenvectors, eigenvalues in ascending order, info) of a Hermitian matrix of which one triangle is read."""
     uplo = call.letter("uplo", "L")
-    _, failed = _sound(a.tril() if uplo == "L" else a.triu())
-    sound = torch.where(a.isfinite() & ~failed[..., None, None], a, 0)
+    sound, failed, info = _sound(a)
+    if failed is not None:
+        failed = _failed(a.tril() if uplo == "L" else a.triu())
+        sound, info = torch.where(a.isfinite() & ~failed[..., None, None], a, 0), _info(failed)
     if call.letter("mode", "V") == "N":
-        return a, *_unless(failed, torch.linalg.eigvalsh(sound, UPLO=uplo)), _info(failed)
+        return a, *_unless(failed, torch.linalg.eigvalsh(sound, UPLO=uplo)), info
     values, vectors = torch.linalg.eigh(sound, UPLO=uplo)
-    return *_unless(failed, vectors, values), _info(failed)
+    return *_unless(failed, vectors, values), info
 
 
 def _geev(a: Tensor, *, call: CustomCall) -> Any:
     """(eigenvalues (for real matrices as real and imaginary parts), left and right eigenvectors, info)."""
-    sound, failed = _sound(a)
+    sound, failed, info = _sound(a, -4)
     if call.letter("compute_right", "V") == call.letter("compute_left", "N") == "N":
         values = torch.linalg.eigvals(sound)
         left = right = torch.zeros_like(sound, dtype=values.dtype)
@@ -109,7 +118,7 @@ def _geev(a: Tensor, *, call: CustomCall) -> Any:
         left = _left_eigenvectors(right) if call.letter("compute_left", "N") == "V" else torch.zeros_like(right)
     values, left, right = _unless(failed, values, left, right)
     parts = (values,) if a.is_complex() else (values.real.contiguous(), values.imag.contiguous())
-    return *parts, left, right, _info(failed, -4)
+    return *parts, left, right, info
 
 
 def _left_eigenvectors(right: Tensor) -> Tensor:

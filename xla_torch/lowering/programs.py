@@ -52,15 +52,19 @@ def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bo
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
 
 
-def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def freeing(module: torch.fx.GraphModule, returned: int = 0) -> torch.fx.GraphModule:
     """The same program, which takes one list of its inputs and empties it. Python cannot free an argument of a call while
-    the call runs; what is taken out of a list is freed after its last use."""
+    the call runs; what is taken out of a list is freed after its last use. The last inputs, so many as may be `returned`, are
+    results themselves where these would be copies."""
     graph = torch.fx.Graph()
     given = graph.placeholder("inputs")
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     inside = {n: graph.create_node("call_method", "pop", (given,), {}, n.name) for n in reversed(inputs)}
+    own = inputs[len(inputs) - returned:]
     for node in module.graph.nodes:
-        if node.op != "placeholder":
+        if node.target is torch.clone and node.args[0] in own and all(user.op == "output" for user in node.users):
+            inside[node] = graph.call_method("contiguous", (inside[node.args[0]],))
+        elif node.op != "placeholder":
             inside[node] = graph.node_copy(node, inside.__getitem__)
     return LoweredModule(module, graph, "Program")
 

@@ -43,6 +43,9 @@ class Runnable(graphs.Program, Protocol):
     @property
     def partitioning(self) -> Partitioning: ...
 
+    @property
+    def cotangents(self) -> int: ...
+
     def stablehlo(self) -> bytes: ...
 
 
@@ -165,7 +168,8 @@ class Execution:
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered and device.type != "meta" and self._backend != CUDAGRAPHS:
             run = self._runs.get(device, self._make_run)
+            module = freeing(self.lowered(device), self._program.cotangents)
             if isinstance(run, Automatic):
-                return run.freeing(direct(freeing(self.lowered(device))))
-            return wait_for_compilation(freeing(self.lowered(device)), direct, lambda run: self._freeing_runs.put(device, run))
+                return run.freeing(direct(module))
+            return wait_for_compilation(module, direct, lambda run: self._freeing_runs.put(device, run))
         return backends.consuming(self._runs.get(device, self._make_run))

@@ -67,7 +67,7 @@ class General:
 
     def freeing_module(self, program: Program, device: torch.device) -> torch.fx.GraphModule:
         """What runs on a list that it empties (see `Program.run_freeing`)."""
-        return self._freeing.get((program, device), lambda _: freeing(program.lowered(device)))
+        return self._freeing.get((program, device), lambda _: freeing(program.lowered(device), program.cotangents))
 
     def shape(self, values: Mapping[str, int]) -> ProgramShape:
         """The program's shape for these sizes."""

@@ -39,7 +39,11 @@ class Program(Forms):
 
     Arguments and results are flat here: the array leaves of parameters and root, depth first. Whoever calls has checked them.
     `portable` makes the same program in plain HLO, where this one is not. The rest is as in `Forms`.
+
+    The last inputs of a way back are its `cotangents`. Autograd takes them as gradients, too: `run_freeing` does not copy them.
     """
+
+    cotangents = 0
 
     def __init__(self, module: Module, options: GradientOptions | None = None, backend: Backend = EAGER,
                  by_calls: Computation | None = None, by_ops: bool = False, dropped: Sequence[Lost] | None = None,
@@ -199,13 +203,15 @@ class Plan:
         present, wanted = key
         joint = autodiff.flat.FlatJoint(f"{self.program.name}_vjp", self.entry, self._flags(wanted), present, self.options)
         gradients = joint.gradients(joint.cotangents(present), wanted)
-        return self._closed(joint.builder, gradients)
+        return self._closed(joint.builder, gradients, sum(present))
 
     def _flags(self, numbers: Sequence[int]) -> Mask:
         return tuple(k in numbers for k in range(self.inputs))
 
-    def _closed(self, builder: Builder, results: Sequence[XlaOp]) -> Program:
-        return self.program.derived(autodiff.derivatives.finished(builder, list(results)))
+    def _closed(self, builder: Builder, results: Sequence[XlaOp], cotangents: int = 0) -> Program:
+        found = self.program.derived(autodiff.derivatives.finished(builder, list(results)))
+        found.cotangents = cotangents
+        return found
 
 
 class SplitPlan(Plan):
@@ -278,7 +284,7 @@ class SplitPlan(Plan):
         builder = Builder(name)
         given = {i: builder.parameter(k, i.shape.without_layout(), i.name) for k, i in enumerate(inputs)}
         built = autodiff.residuals.rebuild(builder, (joint or self.joint).builder.instructions, given, targets, pace=pace)
-        return self._closed(builder, built[:count])
+        return self._closed(builder, built[:count], len(pace))
 
 
 def _array_leaves(shapes: Any) -> list[Shape]:
