@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import pickle
 import re
@@ -41,6 +42,10 @@ def _grid(*sizes: int, **options: Any) -> Callable[..., Any]:
     return lambda x, g: F.grid_sample(x, g, **{"align_corners": False, **options})
 
 
+def _identity(dims: int, aligned: bool) -> torch.Tensor:
+    return F.affine_grid(torch.eye(dims, dims + 1, dtype=F64)[None], [1, 1, *[4] * dims], align_corners=aligned)
+
+
 def _packed(kind: type[nn.RNNBase], *args: Any, **options: Any) -> Callable[..., Any]:
     layers, sizes = _network(kind, *args, **options), torch.tensor([3, 3, 2, 1])
     return lambda data: (out := layers(nn.utils.rnn.PackedSequence(data, sizes)), (out[0].data, out[1]))[1]
@@ -67,6 +72,10 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "grid at borders": (_grid(padding_mode="border"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 3 - 1.5)),
     "grid, reflected": (_grid(padding_mode="reflection", align_corners=True),
                         (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 3 - 1.5)),
+    **{f"{mode} samples of an identity, {padding}, {'corners' if aligned else 'edges'}, {dims}-d": (
+        _grid(mode=mode, padding_mode=padding, align_corners=aligned), (_x(1, 2, *[4] * dims), _identity(dims, aligned)))
+       for mode, padding, aligned, dims in itertools.product(
+           ("bilinear", "nearest"), ("zeros", "border", "reflection"), (True, False), (2, 3))},
     "grid, bicubic": (_grid(mode="bicubic"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 2 - 1)),
     "grid of a volume": (_grid(), (_x(1, 2, 4, 3, 5), torch.rand(1, 2, 3, 2, 3, dtype=F64) * 2 - 1)),
     "linear": (lambda x: F.interpolate(x, size=7, mode="linear"), (_x(2, 3, 4),)),

@@ -73,6 +73,10 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
     "grid_sampler_3d": [
         (lambda x, g, kind=kind, pad=pad, align=align: F.grid_sample(x, g, kind, pad, align), [VOLUME, GRID])
         for kind in ("bilinear", "nearest") for pad in ("zeros", "border", "reflection") for align in (False, True)],
+    "grid_sampler_2d": [
+        (lambda x, g, kind=kind, pad=pad, align=align: F.grid_sample(x, g, kind, pad, align),
+         [VOLUME[:, :, 0], GRID[:, 0, :, :, :2]])
+        for kind in ("bilinear", "nearest", "bicubic") for pad in ("zeros", "border", "reflection") for align in (False, True)],
     "grid_sampler": [
         # With a detach, its own derivative is traced; and what is written into a view has one of strides.
         (lambda x, g: F.grid_sample(x, g, align_corners=False) * x.detach().sum(), [VOLUME[:, :, 0], GRID[:, 0, :, :, :2]])],

@@ -14,7 +14,7 @@ from ..aten.operator_rules import RULES
 from ..storage import torch_graphs, torch_private
 from . import torch_compositions, torch_decompositions, torch_graph, torch_ways_back
 
-_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "tril_indices", "triu_indices", "upsample_bicubic2d",
+_DECOMPOSED = ("col2im", "gru", "im2col", "lstm", "tril_indices", "triu_indices", "upsample_bicubic2d",
                "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
 """Operators for which torch itself says what they are in others, beyond its own choice."""
 

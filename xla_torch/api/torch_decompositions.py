@@ -4,6 +4,7 @@ differentiated, so that what stands here says what their gradients are, too."""
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -250,20 +251,17 @@ def _fractional_max_pool(self: torch.Tensor, kernel_size: Sequence[int], output_
 # ------------------------------------------------------------------------------------------- samples of a grid
 
 
-@_way("grid_sampler")
+@_way("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def _grid_sampler(input: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int,
                   align_corners: bool) -> torch.Tensor:
-    """What `torch.nn.functional.grid_sample` calls: of planes torch says it in other operators, of volumes it stands below."""
-    (of_planes,) = torch_private.decompositions(torch.ops.aten.grid_sampler_2d.default).values()
-    way = of_planes if input.ndim == 4 else _grid_sampler_3d
-    return way(input, grid, interpolation_mode, padding_mode, align_corners)
-
-
-@_way("grid_sampler_3d")
-def _grid_sampler_3d(input: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int,
-                     align_corners: bool) -> torch.Tensor:
+    """What `torch.nn.functional.grid_sample` calls. Bicubic samples are torch's own decomposition; that of others clamps places,
+    and so has gradients at the first and last ones, where torch's kernels have none."""
+    if interpolation_mode == 2:
+        (cubic,) = torch_private.decompositions(torch.ops.aten.grid_sampler_2d.default).values()
+        return cubic(input, grid, interpolation_mode, padding_mode, align_corners)
     batch, channels, *sizes = input.shape
-    where = [_source(grid[..., 2 - d], size, padding_mode, align_corners) for d, size in enumerate(sizes)]
+    rank = len(sizes)
+    where = [_source(grid[..., rank - 1 - d], size, padding_mode, align_corners) for d, size in enumerate(sizes)]
     flat = input.flatten(2)
 
     def taken(corner: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -279,8 +277,7 @@ def _grid_sampler_3d(input: torch.Tensor, grid: torch.Tensor, interpolation_mode
         found, inside = taken([torch.round(p.detach()) for p in where])
         return torch.where(inside, found, torch.zeros_like(found))
     lows, total = [p.detach().floor() for p in where], None
-    for corner in range(8):
-        ups = [corner >> (2 - d) & 1 for d in range(3)]
+    for ups in itertools.product((0, 1), repeat=rank):
         found, inside = taken([low + up for low, up in zip(lows, ups, strict=True)])
         share: Any = 1
         for p, low, up in zip(where, lows, ups, strict=True):
