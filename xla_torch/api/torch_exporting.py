@@ -23,7 +23,7 @@ from torch.export.graph_signature import InputKind
 
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..hlo.checks import LABEL, Assumption
-from ..storage import below_autograd, inline_regions, torch_private, value_texts
+from ..storage import below_autograd, caught_errors, inline_regions, torch_private, value_texts
 from ..storage.autograd_graph import autograd_nodes
 from ..storage.export_repairs import repaired
 from ..storage.function_modes import on_tensors
@@ -76,9 +76,12 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     names, seen = _argument_names(module), seen or functions()
 
     def export() -> Any:
-        with seen, without_report(), value_texts.asked(), repaired(module) as seen.changed:
-            return torch_private.quietly(lambda: torch.export.export(
+        with seen, without_report(), value_texts.asked(), caught_errors.noted() as caught, repaired(module) as seen.changed:
+            found = torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+        if caught:  # eager torch does not raise it, and the model took another way
+            raise caught[0]
+        return found
 
     def judged(found: Any) -> tuple[Any, tuple[str, ...]]:
         _refuse_kept(module, found)

@@ -13,7 +13,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError, XlaWarning
-from ..storage import own_generators, torch_graphs, torch_private, value_texts
+from ..storage import caught_errors, own_generators, torch_graphs, torch_private, value_texts
 from ..storage.torch_private import Operator
 
 Lengths = torch.Tensor | Sequence[int]
@@ -334,7 +334,28 @@ def _has_symbols(data: Any) -> bool:
     return any(isinstance(one, (torch.SymInt, torch.SymFloat, torch.SymBool)) for one in torch_private.pytree.tree_leaves(data))
 
 
+def _failing(function: Callable[..., Any], with_info: Callable[..., tuple[torch.Tensor, torch.Tensor]]) -> Callable[..., Any]:
+    """A function of matrices that fails for some. Where the model catches that, whether it fails is a decision of Python's;
+    otherwise the program gives NaN or infinity."""
+    def apply(*args: Any, **named: Any) -> Any:
+        if not caught_errors.is_caught(torch.linalg.LinAlgError) or named.get("out") is not None:
+            return function(*args, **named)
+        found, info = with_info(*args, **named)
+        if (info != 0).any():
+            raise torch.linalg.LinAlgError(f"{function.__name__}: the matrix of the example is singular or not positive definite")
+        return found
+
+    return apply
+
+
+_FAILING: dict[Any, Callable[..., Any]] = {
+    torch.linalg.cholesky: torch.linalg.cholesky_ex,
+    torch.cholesky: lambda input, upper=False: torch.linalg.cholesky_ex(input, upper=upper),
+    torch.linalg.inv: torch.linalg.inv_ex, torch.inverse: torch.linalg.inv_ex,
+    torch.linalg.solve: torch.linalg.solve_ex}
+_FAILING |= {torch.Tensor.cholesky: _FAILING[torch.cholesky], torch.Tensor.inverse: torch.linalg.inv_ex}
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{function: _failing(function, with_info) for function, with_info in _FAILING.items()},
     torch_private.private(torch.Tensor, "requires_grad.__get__"): _requires_grad,
     torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
     torch.Tensor.__deepcopy__: _deepcopy,

@@ -83,11 +83,21 @@ def _path(file: str, position: tuple[Any, ...]) -> tuple[ast.AST | None, list[as
 def _path_within(node: ast.AST | None, position: tuple[Any, ...]) -> tuple[ast.AST | None, list[ast.AST]]:
     function: ast.AST | None = None
     path: list[ast.AST] = []
-    while node is not None:
-        function = node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
-        path = [node] if isinstance(node, ast.stmt) else [*path, node]
-        node = next((one for one in _placed(node) if _holds(one, position)), None)
+    for one in _around(node, position):
+        function = one if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+        path = [one] if isinstance(one, ast.stmt) else [*path, one]
     return function, path
+
+
+def nodes_around(file: str, position: tuple[Any, ...]) -> list[ast.AST]:
+    """The nodes of a file's source that hold a position, the outermost first; none without source."""
+    return [*_around(_tree("".join(linecache.getlines(file))), position)]
+
+
+def _around(node: ast.AST | None, position: tuple[Any, ...]) -> Iterator[ast.AST]:
+    while node is not None:
+        yield node
+        node = next((one for one in _placed(node) if _holds(one, position)), None)
 
 
 def _placed(node: ast.AST) -> Iterator[ast.AST]:
@@ -102,7 +112,7 @@ def _holds(node: Any, position: tuple[Any, ...]) -> bool:
 
 
 def _is_message(call: ast.Call, frame: types.FrameType) -> bool:
-    found = _named(call.func, frame)
+    found = named(call.func, frame)
     if found is print:
         return all(_is_shown(one, frame) for one in call.keywords) and not isinstance(sys.stdout, io.StringIO)
     if found is warnings.warn:
@@ -112,7 +122,7 @@ def _is_message(call: ast.Call, frame: types.FrameType) -> bool:
 
 def _is_shown(option: ast.keyword, frame: types.FrameType) -> bool:
     return option.arg in ("sep", "end", "flush") or (
-        option.arg == "file" and _named(option.value, frame) in (sys.stdout, sys.stderr))
+        option.arg == "file" and named(option.value, frame) in (sys.stdout, sys.stderr))
 
 
 def _makes_text(node: ast.AST, frame: types.FrameType) -> bool:
@@ -121,16 +131,16 @@ def _makes_text(node: ast.AST, frame: types.FrameType) -> bool:
         return isinstance(node, _PASS_ON)
     if isinstance(node.func, ast.Attribute):
         return node.func.attr in _METHODS
-    found = _named(node.func, frame)
+    found = named(node.func, frame)
     return isinstance(node.func, ast.Name) and node.func.id in _MAKE_TEXT and found is getattr(builtins, node.func.id)
 
 
-def _named(node: ast.AST, frame: types.FrameType) -> Any:
+def named(node: ast.AST, frame: types.FrameType) -> Any:
     """What a name, with attributes, stands for in a frame. All loggers have the methods of one class."""
     if isinstance(node, ast.Name):
         return {**vars(builtins), **frame.f_globals, **frame.f_locals}.get(node.id)
     if isinstance(node, ast.Attribute):
-        return getattr(_named(node.value, frame), node.attr, None)
-    if isinstance(node, ast.Call) and _named(node.func, frame) is logging.getLogger:
+        return getattr(named(node.value, frame), node.attr, None)
+    if isinstance(node, ast.Call) and named(node.func, frame) is logging.getLogger:
         return logging.Logger
     return None
