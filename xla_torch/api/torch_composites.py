@@ -126,7 +126,8 @@ def _outer() -> dict[Any, tuple[Any, Callable[..., Any]]]:
     the function that calls this."""
     aten = torch.ops.aten
     return {aten.group_norm.default: (aten.native_group_norm.default, _group_norm),
-            aten.linalg_solve.default: (aten._linalg_solve_ex.default, lambda solve, *args, **kwargs: solve(*args, **kwargs)[0])}
+            aten.linalg_solve.default: (torch_private.private(torch, "ops.aten._linalg_solve_ex.default"),
+                                        lambda solve, *args, **kwargs: solve(*args, **kwargs)[0])}
 
 
 def _group_norm(native: Callable[..., Any], input: torch.Tensor, num_groups: int, weight: torch.Tensor | None = None,

@@ -70,7 +70,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     Random numbers (dropout, ``torch.randn``) come from an additional buffer ``rng_state``, u64[2]: key and counter of
     `RngBitGenerator` with "rng_three_fry". A call returns it with an advanced counter, also with ``weights="constants"``, where
     it is the only remaining argument. The backward pass sees the same numbers. The first key comes from torch's generator, so
-    `torch.manual_seed` before the conversion sets it. The numbers differ from torch's. Random numbers in `torch.cond` and
+    `torch.manual_seed` before the conversion sets it. The numbers differ from torch's, except those that the model draws after
+    it seeds torch's generator, or one of its own: these are constants. Random numbers in `torch.cond` and
     loops raise UnsupportedError. In `torch.func.vmap` they are the same for all examples or not, as `randomness` says.
 
     Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) become bounded dynamic dimensions such

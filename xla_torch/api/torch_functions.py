@@ -38,8 +38,8 @@ class InOthers(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if not torch.compiler.is_dynamo_compiling():
             self._see(func)
-        if kwargs and kwargs.get("generator") is not None:
-            return own_generators.drawn(func, args, kwargs)
+        if (generator := own_generators.of_call(func, kwargs or {})) is not None:
+            return own_generators.drawn(func, args, {**(kwargs or {}), "generator": generator})
         ways = self._ways if self.ends_at_derivatives else self._within
         return ways.get(func, func)(*args, **(kwargs or {}))
 

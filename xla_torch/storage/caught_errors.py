@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import contextvars
+import inspect
 import itertools
-import sys
 import threading
 import types
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _OTHERS = str(torch.__path__[0]), __file__.rpartition("storage")[0]
 
 def is_caught(error: type[BaseException]) -> bool:
     """Whether the model that is traced, in the block of `noted`, has an ``except`` for errors of a class around what it calls."""
-    frame, outermost = sys._getframe(1), _outermost.get()
+    frame, outermost = inspect.currentframe(), _outermost.get()
     while outermost is not None and frame is not None and frame is not outermost:
         if _is_of_the_user(frame) and any(_takes(handler, error, frame) for handler in _handlers(frame)):
             return True
@@ -54,7 +54,7 @@ def noted() -> Iterator[list[Exception]]:
 
         return made
 
-    token = _outermost.set(sys._getframe(2))
+    token = _outermost.set(inspect.stack(0)[2].frame)
     with replacing() as put:
         for kind in (*needs_data(), UnsupportedError):
             put(kind, "__init__", noting(kind))
