@@ -7,6 +7,7 @@ infinity.
 
 from __future__ import annotations
 
+from ..core.types import has_zero
 from ..hlo.inference import origin, splat_of
 from ..hlo.ir import Instruction
 from ..opcodes import elementwise, movement
@@ -25,6 +26,12 @@ def logistic_argument(numerator: Instruction, denominator: Instruction) -> Instr
 def _is_one(instruction: Instruction) -> bool:
     literal = splat_of(instruction)
     return literal is not None and bool(literal.array == 1)
+
+
+def is_positive_zero(instruction: Instruction) -> bool:
+    """Whether each element is known to be +0.0 (of complex numbers both parts), 0 or false."""
+    literal = splat_of(instruction)
+    return literal is not None and has_zero(literal.shape.element_type) and not any(literal.array.tobytes())
 
 
 def counts_along(instruction: Instruction, dimension: int) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..analysis.patterns import logistic_argument
+from ..analysis.patterns import is_positive_zero, logistic_argument
+from ..analysis.reducers import reducer_kind
 from ..core.shape import Shape
+from ..hlo.attributes import WindowDimension
 from ..hlo.ir import Instruction
 from ..hlo.rule_tables import RuleTable
-from ..opcodes import elementwise, internal, movement
+from ..opcodes import elementwise, internal, movement, window
+from ..opcodes.reducer_kinds import ReducerKind
 from .rewriter import carried_metadata
 
 Rewrite = Callable[[Instruction, Sequence[Instruction]], list[Instruction] | None]
@@ -67,6 +70,39 @@ def _part_with(whole: Instruction, bounds: list[tuple[int, int, int]]) -> Instru
             bounds[along] = (start - begin, limit - begin, stride)
             return part
     return None
+
+
+@REWRITES.rule(window.reduce_window)
+def _repeated_elements(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
+    """A sum over windows that hold one element each, among zeros, repeats the elements: the gradient of mean pooling. Adding
+    +0.0 makes -0.0 positive, as the sum does."""
+    if len(operands) != 2 or not instruction.shape.is_static or instruction.shape.has_sizes or not is_positive_zero(operands[1]):
+        return None
+    whole, zero = operands
+    inside = whole.opcode == movement.pad and is_positive_zero(whole.operands[1])
+    source, padding = (whole.operands[0], whole.attributes["padding"]) if inside else (whole, [(0, 0, 0)] * whole.shape.rank)
+    times = [_repeats(*both) for both in zip(padding, instruction.attributes.get("window", ()), strict=False)]
+    if (len(times) != source.shape.rank or 0 in times or max(times, default=1) == 1
+            or any(o.shape.element_type is not instruction.shape.element_type for o in (source, zero))
+            or reducer_kind(instruction.attributes["to_apply"]) is not ReducerKind.ADD):
+        return None
+    split = [(n, k) for size, t in zip(source.shape.dimensions, times, strict=True)
+             for k, n in enumerate((size, t) if t != 1 else (size,))]
+    spread = _instead(instruction, movement.broadcast, instruction.shape.with_dimensions([n for n, _ in split]), source,
+                      attributes={"dimensions": tuple(at for at, (_, k) in enumerate(split) if not k)})
+    joined = _instead(instruction, movement.reshape, instruction.shape, spread)
+    zeros = _instead(instruction, movement.broadcast, instruction.shape, zero, attributes={"dimensions": ()})
+    return [spread, joined, zeros, _instead(instruction, elementwise.add, instruction.shape, joined, zeros)]
+
+
+def _repeats(padding: tuple[int, int, int], w: WindowDimension) -> int:
+    """How often each element stands in a dimension of windows that hold one element each; 0 where windows hold more or fewer."""
+    low, high, interior = padding
+    if interior and w.base_dilation > 1:
+        return 0
+    ends = low + w.padding_low, high + w.padding_high
+    is_whole = w.stride == w.window_dilation == 1 and ends == (w.size - 1, w.size - 1)
+    return w.size if is_whole and w.size == max(interior + 1, w.base_dilation) else 0
 
 
 @REWRITES.rule(internal.bitcast)

@@ -19,8 +19,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..analysis.patterns import is_positive_zero
 from ..core.shape import Shape
-from ..core.types import has_zero
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.literals.literal import SizeLiteral
@@ -148,16 +148,8 @@ def _part_of(i: Instruction) -> _Part | None:
 def _is_one_type(i: Instruction, operand: Instruction, zero: Instruction) -> bool:
     """Whether an instruction gives its operand's elements, if there are any, among zeros of its type, all sizes known."""
     shapes = i.shape, operand.shape, zero.shape
-    return (_is_positive_zero(zero) and all(s.element_type is i.shape.element_type for s in shapes)
+    return (zero.shape.is_scalar and is_positive_zero(zero) and all(s.element_type is i.shape.element_type for s in shapes)
             and all(s.is_static and not s.has_sizes for s in shapes) and operand.shape.element_count > 0)
-
-
-def _is_positive_zero(i: Instruction) -> bool:
-    """Whether this is the constant +0.0 (of complex numbers both parts), 0 or false."""
-    literal = i.attributes.get("literal") if i.opcode == CONSTANT and i.shape.is_scalar else None
-    if literal is None or isinstance(literal, SizeLiteral) or literal.elided or not has_zero(i.shape.element_type):
-        return False
-    return not any(literal.array.tobytes())
 
 
 def _number(i: Instruction) -> int | None:
