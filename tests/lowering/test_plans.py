@@ -101,6 +101,37 @@ def linear_algebra(x: jax.Array) -> Any:
     return jax.lax.scan(step, x, None, length=3)
 
 
+def _updated(read: Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]) -> Callable[[jax.Array], Any]:
+    """A loop that updates a row of a buffer and reads the buffer: `read` takes it, a row number and a row, and gives the row to
+    write and the next one."""
+    def function(x: jax.Array) -> Any:
+        def step(k: Any, carry: Any) -> Any:
+            buffer, row = carry
+            written, row = read(buffer, k, row)
+            return jax.lax.dynamic_update_slice(buffer, written[None], (k, 0)), row
+        return jax.lax.fori_loop(0, x.shape[0], step, (x, x[0]))
+    return function
+
+
+IN_PLACE: dict[str, Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]] = {
+    "the row itself": lambda b, k, r: (jnp.where(r > 0, r, b[k]), unknown(r[None])[0] * 0.9),
+    "another row": lambda b, k, r: (b[::-1][k] + r, unknown(r[None])[0] * 0.9),
+    "the sum, beside it": lambda b, k, r: (r, unknown(r[None])[0] * 0.9 + b.sum()),
+    "by a call": lambda b, k, r: (r, unknown(b)[0] + r),
+    "after a call": lambda b, k, r: (r + 1, unknown(r[None])[0] * b[0] + b[k]),
+    "before a call": lambda b, k, r: (unknown(r[None] + b[k])[0], r * b.sum(0)),
+    "in a branch": lambda b, k, r: (r, jax.lax.cond(r[0] > 0, lambda: unknown(b)[k] + 1, lambda: b[0]))}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_buffer_that_is_updated_is_read_as_it_was(name: str) -> None:
+    function, x = _updated(IN_PLACE[name]), np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    ours = xla_torch.from_jax(function, x)
+    for given in (x, -x):
+        for found, expected in zip(ours(torch.from_numpy(given)), function(jnp.asarray(given)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 ROWS: list[Callable[[jax.Array], Any]] = [
     scan, while_with_branch, exchanged_carries, nested, switched, without_elements, results_of_all_kinds, callback,
     linear_algebra]

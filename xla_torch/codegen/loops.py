@@ -106,7 +106,8 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
 
 def bundle_source(region: Computation, machine: Machine, in_place: Mapping[int, int] | None = None) -> Source:
     """The source for a computation of arrays whose root is a tuple: the carries are its parameters, and then its results, which
-    are written once. Results `in_place` are updates of the parameter with this number, which nothing else reads. Raises Unfit."""
+    are written once. Results `in_place` are updates of the parameter with this number, which nothing reads later. Raises
+    Unfit."""
     given, made = [p.shape for p in region.parameters], region.root.shape.tuple_shapes
     if not all(s.is_array and s.is_static and is_native(s.element_type) for s in (*given, *made)):
         raise Unfit("no array of a native type")

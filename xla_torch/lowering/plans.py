@@ -8,6 +8,7 @@ nothing around it leaves native code.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -83,7 +84,7 @@ class _Block:
 
     def __init__(self, writer: PlanWriter, computation: Computation, given: Sequence[Value | list[Value]],
                  updates: Mapping[Instruction, Instruction]):
-        self.writer, self.plan, self.computation, self.updates = writer, writer.plan, computation, updates
+        self.writer, self.plan, self.computation = writer, writer.plan, computation
         self.values: dict[Instruction, Value | list[Value]] = dict(zip(computation.parameters, given, strict=True))
         self.results = list(computation.root.operands) if computation.root.is_tuple else [computation.root]
         self.kept = self._kept()
@@ -91,6 +92,7 @@ class _Block:
         for step in self.steps:
             step.reads = self._reads(step)
         self.needed = {i for step in self.steps for i in step.reads} | self.kept
+        self.updates = {update: changed for update, changed in updates.items() if self._is_last_read(changed, update)}
 
     def run(self) -> list[Value]:
         for step in self.steps:
@@ -162,6 +164,11 @@ class _Block:
             found += [_Step(part, True) for part in parts_of(native.get(level, []), tuning.BUNDLE_MOST, _size) if part]
             found += [step for i, step in ordered if levels[i] == level]
         return found
+
+    def _is_last_read(self, changed: Instruction, update: Instruction) -> bool:
+        """Whether nothing reads an array after the step that updates it, which writes updates last."""
+        later = itertools.dropwhile(lambda step: update not in step.members, self.steps)
+        return changed not in self.kept and not any(changed in step.reads for step in itertools.islice(later, 1, None))
 
     def _is_native(self, i: Instruction) -> bool:
         return i.opcode == CONSTANT or self.writer.weight(i) is not None
@@ -309,17 +316,14 @@ def _size(i: Instruction) -> int:
 
 
 def _updates_of(body: Computation) -> dict[Instruction, Instruction]:
-    """The updates of a loop's body that may change a carry where it is, with the element that they change: nothing else reads
-    either of them."""
+    """The updates of a loop's body by which a carry becomes what it is in the next step, with the element that they change."""
     uses = Counter(o for i in body.instructions for o in i.operands)
     found: dict[Instruction, Instruction] = {}
     for k, result in enumerate(body.root.operands if body.root.is_tuple else ()):
-        if result.opcode not in UPDATES or not result.shape.is_array or uses[result] != 1:
-            continue
-        changed = result.operands[0]
-        is_carry = changed.is_element and changed.operands[0].is_parameter and changed.attributes["index"] == k
-        if is_carry and uses[changed] == 1:
-            found[result] = changed
+        if result.opcode in UPDATES and result.shape.is_array and uses[result] == 1:
+            changed = result.operands[0]
+            if changed.is_element and changed.operands[0].is_parameter and changed.attributes["index"] == k:
+                found[result] = changed
     return found
 
 
