@@ -314,24 +314,30 @@ def _requires_grad(self: torch.Tensor) -> bool:
 
 
 _tensor: Callable[..., torch.Tensor] = torch_private.private(torch, "_refs.tensor")
-"""In Python, which takes numbers that were read from tensors."""
+"""In Python, which takes tensors and numbers that were read from tensors."""
+
+
+def _tensor_of(data: Any, **options: Any) -> torch.Tensor:
+    return (_tensor if _holds_traced(data) else torch.tensor)(data, **options)
 
 
 def _as_tensor(data: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
-    make = _tensor if _has_symbols(data) else torch.as_tensor
+    make = _tensor if _holds_traced(data) else torch.as_tensor
     return make(data, dtype=dtype, device=device)
 
 
 def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, device: Any = None, **options: Any
                 ) -> torch.Tensor:
-    if not _has_symbols(data):
+    if not _holds_traced(data):
         return self.new_tensor(data, dtype=dtype, device=device, **options)
     return _tensor(data, dtype=dtype or self.dtype, device=device or self.device, **options)
 
 
-def _has_symbols(data: Any) -> bool:
-    """Whether there are numbers that were read from tensors."""
-    return any(isinstance(one, (torch.SymInt, torch.SymFloat, torch.SymBool)) for one in torch_private.pytree.tree_leaves(data))
+def _holds_traced(data: Any) -> bool:
+    """Whether there are numbers that were read from tensors, or tensors in lists, whose memory torch would read."""
+    kinds = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
+    is_whole = isinstance(data, torch.Tensor)
+    return not is_whole and any(isinstance(one, kinds) for one in torch_private.pytree.tree_leaves(data))
 
 
 def _failing(function: Callable[..., Any], with_info: Callable[..., tuple[torch.Tensor, torch.Tensor]]) -> Callable[..., Any]:
@@ -357,7 +363,7 @@ _FAILING |= {torch.Tensor.cholesky: _FAILING[torch.cholesky], torch.Tensor.inver
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{function: _failing(function, with_info) for function, with_info in _FAILING.items()},
     torch_private.private(torch.Tensor, "requires_grad.__get__"): _requires_grad,
-    torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
+    torch.tensor: _tensor_of, torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
     torch.Tensor.__deepcopy__: _deepcopy,
     torch.Tensor.data.__set__: _set_data,  # pyright: ignore[reportAttributeAccessIssue]
     torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
