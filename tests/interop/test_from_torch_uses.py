@@ -14,7 +14,7 @@ from torch import distributions, nn
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from xla_torch.errors import AssumptionError
+from xla_torch.errors import AssumptionError, UnsupportedError
 from xla_torch.nn import XlaModule
 
 F64, NAN = torch.float64, math.nan
@@ -200,7 +200,74 @@ OF_PYTHON: dict[str, Callable[[torch.Tensor], Any]] = {
     "sorted elements": lambda x: sorted(x)[2] * x[0], "a heap of tensors": two_least}
 
 
+@torch.library.custom_op("xla_torch_uses::cube", mutates_args=())
+def cube(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+    return x ** 3 * scale if x.sum() < 100 else x * scale
+
+
+@torch.library.custom_op("xla_torch_uses::pair", mutates_args=())
+def pair(x: list[torch.Tensor], y: torch.Tensor, *, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[0] * x[1] * scale, y.exp()
+
+
+@torch.library.custom_op("xla_torch_uses::halve", mutates_args={"x"})
+def halve(x: torch.Tensor) -> None:
+    x.mul_(0.5)
+
+
+def _keep_cube(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+    ctx.scale = inputs[1]
+    ctx.save_for_backward(inputs[0], output)
+
+
+def _cube_back(ctx: Any, cotangent: torch.Tensor) -> Any:
+    x, output = ctx.saved_tensors
+    return cotangent * (7 * ctx.scale * x + output), None
+
+
+def _keep_pair(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    ctx.scale = keyword_only_inputs["scale"]
+    ctx.save_for_backward(*inputs[0])
+
+
+def _pair_back(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> Any:
+    assert ctx.needs_input_grad[1]
+    x, _ = ctx.saved_tensors
+    return [first * 3 * ctx.scale, first * x * 5], second * 7
+
+
+cube.register_fake(lambda x, scale=2.0: torch.empty_like(x))
+cube.register_autograd(_cube_back, setup_context=_keep_cube)
+pair.register_fake(lambda x, y, *, scale: (torch.empty_like(x[0]), torch.empty_like(y)))
+pair.register_autograd(_pair_back, setup_context=_keep_pair)
+
+
+def _with_cube(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    x = x.detach().requires_grad_()
+    slope, = torch.autograd.grad(cube(linear(x)).sum(), x, create_graph=True)
+    return slope.square().sum() + cube(linear(x).detach()).sum()
+
+
+def _halved(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    weight = x.detach().clone()
+    halve(weight)
+    return weight * linear(x)
+
+
+LIBRARY = torch.library.Library("xla_torch_uses", "FRAGMENT")
+LIBRARY.define("bare(Tensor x) -> Tensor")
+LIBRARY.impl("bare", lambda x: x * 2, "CompositeExplicitAutograd")
+torch.library.register_fake("xla_torch_uses::bare", torch.empty_like)
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "an operator with its backward": lambda linear, x: torch.ops.xla_torch_uses.cube(linear(x), scale=3.0) + cube(x),
+    "an operator of lists": lambda linear, x: pair([linear(x), x], x, scale=2.0),
+    "an operator that is differentiated within": _with_cube, "an operator that writes": _halved}
+
+
 USES: dict[str, Callable[[], Use]] = {
+    **{name: lambda function=function: (With(function, nn.Linear(3, 3)), (_x(2, 3),), (_x(2, 3),))
+       for name, function in OPERATORS.items()},
     **{name: _of(function) for name, function in OF_PYTHON.items()},
     "a fixed point with its own way back": fixed_point, "padded sequences": padded_sequences,
     "writes by masks": writes_by_masks, "a teacher's running mean": lambda: (Teacher(), (_x(4, 3),), (_x(4, 3),)),
@@ -235,3 +302,8 @@ def test_values_and_gradients_are_those_of_eager_torch(name: str):
         except AssumptionError:
             continue
         torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def test_an_operator_without_python_is_named():
+    with pytest.raises(UnsupportedError, match="xla_torch_uses.bare.default(.*\n)*.*torch.library.custom_op"):
+        XlaModule.from_torch(With(torch.ops.xla_torch_uses.bare), _x(5))

@@ -13,7 +13,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError, XlaWarning
-from ..storage import caught_errors, own_generators, torch_graphs, torch_private, value_texts
+from ..storage import caught_errors, custom_operators, own_generators, torch_graphs, torch_private, value_texts
 from ..storage.torch_private import Operator
 
 Lengths = torch.Tensor | Sequence[int]
@@ -41,7 +41,8 @@ class InOthers(TorchFunctionMode):
         if (generator := own_generators.of_call(func, kwargs or {})) is not None:
             return own_generators.drawn(func, args, {**(kwargs or {}), "generator": generator})
         ways = self._ways if self.ends_at_derivatives else self._within
-        return ways.get(func, func)(*args, **(kwargs or {}))
+        way = ways.get(func) or custom_operators.in_python(func) or func
+        return way(*args, **(kwargs or {}))
 
     def rename(self, symbols: Mapping[Any, Any]) -> None:
         """Take other symbols for the numbers that were read from tensors."""

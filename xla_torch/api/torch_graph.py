@@ -86,7 +86,10 @@ def check(graph: torch.fx.Graph) -> None:
         known = {**REASONS, **INSTEAD}
         reasons = [f"{name}: {known[name]}" for name in missing if name in known]
         raise UnsupportedError(f"the graph has operators without an XLA equivalent: {named}", subject="from_torch",
-                               got="; ".join(reasons))
+                               got="; ".join(reasons), hint=_OF_A_LIBRARY if any(name.count(".") > 1 for name in missing) else "")
+
+
+_OF_A_LIBRARY = "make operators of your own by torch.library.custom_op, and give the model itself: their Python is traced"
 
 
 def _graphs(graph: torch.fx.Graph) -> list[torch.fx.Graph]:
