@@ -307,3 +307,26 @@ def test_values_and_gradients_are_those_of_eager_torch(name: str):
 def test_an_operator_without_python_is_named():
     with pytest.raises(UnsupportedError, match="xla_torch_uses.bare.default(.*\n)*.*torch.library.custom_op"):
         XlaModule.from_torch(With(torch.ops.xla_torch_uses.bare), _x(5))
+
+
+class Wrapped(torch.Tensor):
+    pass
+
+
+REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "a quantized tensor": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize(),
+                           "quantize_per_tensor makes a quantized tensor(.*\n)*.*torch.quint8(.*\n)*.*fake_quantize"),
+    "quantized channels": (lambda x: torch.quantize_per_channel(x, x.abs(), x * 0, 0, torch.qint8).int_repr(),
+                           "quantize_per_channel makes a quantized tensor"),
+    "a dtype as a result": (lambda x: (x, x.dtype), "a result is not a tensor or number(.*\n)*.*torch.dtype"),
+    "a set as a result": (lambda x: {x}, "a result is not a tensor or number(.*\n)*.*set"),
+    "a subclass": (lambda x: (x.as_subclass(Wrapped) * 2).as_subclass(torch.Tensor),
+                   "a tensor of a subclass(.*\n)*.*Wrapped(.*\n)*.*as_subclass"),
+    "a subclass that is called": (lambda x: Wrapped(x) * 2, "a tensor of a subclass(.*\n)*.*Wrapped")}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_named(name: str):
+    function, words = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=words):
+        XlaModule.from_torch(With(function), _x(5))

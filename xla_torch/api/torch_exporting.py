@@ -199,6 +199,8 @@ def takes_arguments(given: Any) -> bool:
 
 def refused(error: Exception, has_dynamic_sizes: bool = False) -> Exception:
     """What `from_torch` raises for an error of torch.export."""
+    if (known := _by_words(error)) is not None:
+        return known
     if not isinstance(error, torch_private.needs_data()):
         return error
     if has_dynamic_sizes:
@@ -210,6 +212,24 @@ def refused(error: Exception, has_dynamic_sizes: bool = False) -> Exception:
                             where=torch_asserted_sizes.line_of_error(error),
                             hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
                                  "says what is so")
+
+
+_BY_WORDS = (
+    (r"Found <class '([\w.]+)'> in output", "a result is not a tensor or number", "tensors in tuples, lists and dicts",
+     "return it beside the program, not from the model"),
+    (r"Creating a new Tensor subclass (\w+)", "the model makes a tensor of a subclass", "plain tensors",
+     "leave out `as_subclass` and compute with the plain tensor"),
+    (r"__torch__\.torch\.classes\.([\w.]+)", "the model holds an object of a class in C++", "modules of tensors",
+     "convert the model as it was before torch packed or quantized its weights"))
+"""Words of torch's errors, of which a group is what was got, and what is raised for them: rule, expected and hint."""
+
+
+def _by_words(error: Exception) -> UnsupportedError | None:
+    for words, what, expected, hint in _BY_WORDS:
+        if found := re.search(words, str(error)):
+            return UnsupportedError(what, subject="from_torch", got=found[1], expected=expected, hint=hint,
+                                    where=torch_asserted_sizes.line_of_error(error))
+    return None
 
 
 _OWN_FRAME = "__torch_function__"
@@ -231,6 +251,8 @@ def instead_of(error: Exception) -> Iterator[None]:
     except XlaError as second:
         raise second from error
     except Exception as second:
+        if (known := _by_words(second)) is not None:
+            raise known from error
         if torch_asserted_sizes.is_of_the_user(second):  # the model itself raises it
             raise second from error
         if (known := refused(second)) is not second:

@@ -60,10 +60,8 @@ class InOthers(TorchFunctionMode):
 def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Refuse what torch.export forgets. A module that moves itself to where it is assigns tensors to themselves."""
     if value is not tensor:
-        frame = value_texts.asking_frame()
         raise UnsupportedError("the model assigns to `.data` of a tensor", subject="from_torch",
-                               got=f"{tensor.dtype} of {tuple(tensor.shape)}",
-                               where=f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "",
+                               got=f"{tensor.dtype} of {tuple(tensor.shape)}", where=value_texts.asking_line(),
                                hint="write into the tensor within torch.no_grad: tensor.copy_(value)")
 
 
@@ -361,6 +359,18 @@ _FAILING: dict[Any, Callable[..., Any]] = {
     torch.linalg.inv: torch.linalg.inv_ex, torch.inverse: torch.linalg.inv_ex,
     torch.linalg.solve: torch.linalg.solve_ex}
 _FAILING |= {torch.Tensor.cholesky: _FAILING[torch.cholesky], torch.Tensor.inverse: torch.linalg.inv_ex}
+
+
+def _quantized(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def refuse(*given: Any, **named: Any) -> torch.Tensor:
+        dtype = next((one for one in (*given, *named.values()) if isinstance(one, torch.dtype)), "")
+        raise UnsupportedError(f"torch.{function.__name__} makes a quantized tensor", subject="from_torch", got=dtype,
+                               expected="tensors of floats and integers", where=value_texts.asking_line(),
+                               hint="use torch.fake_quantize_per_tensor_affine, or divide by the scale, round and clamp")
+
+    return refuse
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{function: _failing(function, with_info) for function, with_info in _FAILING.items()},
     torch_private.private(torch.Tensor, "requires_grad.__get__"): _requires_grad,
@@ -369,6 +379,8 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.data.__set__: _set_data,  # pyright: ignore[reportAttributeAccessIssue]
     torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
     torch.combinations: _combinations,
+    **{function: _quantized(function) for function in (
+        torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic)},
     torch.linalg.lstsq: _lstsq, torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
 """What torch.export cannot take: its sizes, or checks of its arguments, depend on values."""
 

@@ -45,6 +45,12 @@ def asking_frame() -> types.FrameType | None:
     return None if frame is None or _is_own(frame) or frame.f_code.co_filename.startswith(_TORCH) else frame
 
 
+def asking_line() -> str:
+    """The user's file and line that ask for it, or nothing."""
+    frame = asking_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
 _CALLS = (torch.overrides.__file__, sys.modules["torch._tensor"].__file__)
 
 
