@@ -14,7 +14,7 @@ from torch import distributions, nn
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from xla_torch.errors import AssumptionError, UnsupportedError
+from xla_torch.errors import AssumptionError, UnsupportedError, XlaWarning
 from xla_torch.nn import XlaModule
 
 F64, NAN = torch.float64, math.nan
@@ -305,8 +305,53 @@ def test_values_and_gradients_are_those_of_eager_torch(name: str):
 
 
 def test_an_operator_without_python_is_named():
-    with pytest.raises(UnsupportedError, match="xla_torch_uses.bare.default(.*\n)*.*torch.library.custom_op"):
+    with pytest.raises(UnsupportedError, match=r"xla_torch_uses.bare.default(.*\n)*.*torch.library.custom_op"):
         XlaModule.from_torch(With(torch.ops.xla_torch_uses.bare), _x(5))
+
+
+FRONT, END, ALL = (torch.arange(5).expand(2, 5) < 1, torch.arange(5) >= torch.tensor([[5], [3]]),
+                   torch.arange(5) >= torch.tensor([[4], [0]]))
+"""Padding in front, behind sequences, and in the place of a whole one."""
+
+
+def _encoder(**options: Any) -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+    return nn.TransformerEncoder(layer, 2, **options).eval()
+
+
+def _without_gradients(encoder: nn.Module, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return encoder(x, src_key_padding_mask=padding)
+
+
+def _frozen(encoder: nn.Module, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+    return encoder.requires_grad_(False)(x.detach(), src_key_padding_mask=padding)
+
+
+ENCODERS: dict[str, tuple[Callable[..., Any], Callable[[], nn.Module]]] = {
+    "nested": (_without_gradients, _encoder), "frozen": (_frozen, _encoder),
+    "with a norm": (_without_gradients, lambda: _encoder(norm=nn.LayerNorm(8))),
+    "not nested": (_without_gradients, lambda: _encoder(enable_nested_tensor=False)),
+    "training": (_without_gradients, lambda: _encoder().train())}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", ENCODERS)
+def test_padded_positions_are_those_of_eager_torch(name: str):
+    function, make = ENCODERS[name]
+    torch.manual_seed(0)
+    module = With(function, make()).double().requires_grad_(name != "frozen")
+    ours = XlaModule.from_torch(module, _x(2, 5, 8), END)
+    for padding in (END, FRONT, ALL)[:3 if name in {"nested", "frozen", "with a norm"} else 2]:
+        x = _x(2, 5, 8)
+        torch.testing.assert_close(ours(x, padding).detach(), module(x, padding))
+
+
+def test_an_encoder_with_gradients_warns_of_its_padding():
+    module, x = With(lambda encoder, x, padding: encoder(x, src_key_padding_mask=padding), _encoder()).double(), _x(2, 5, 8)
+    with pytest.warns(XlaWarning, match="0 at padded positions"):
+        ours = XlaModule.from_torch(module, x, END)
+    torch.testing.assert_close(ours(x, END), module(x, END))
 
 
 class Wrapped(torch.Tensor):

@@ -10,7 +10,15 @@ from typing import Any
 import torch
 import torch.fx
 
-from . import inline_regions, kernel_repairs, own_generators, python_extremes, read_numbers, torch_graphs
+from . import (
+    inline_regions,
+    kernel_repairs,
+    own_generators,
+    padded_encoders,
+    python_extremes,
+    read_numbers,
+    torch_graphs,
+)
 from .kept_state import changes, keeping_nothing
 from .torch_private import private
 
@@ -38,7 +46,7 @@ def repaired(model: torch.nn.Module) -> Iterator[list[str]]:
     _trace._detect_attribute_assignment = _noting(model, changed)
     try:
         with (keeping_nothing(model), own_generators.noted(), read_numbers.as_python(), python_extremes.as_python(),
-              kernel_repairs.mended()):
+              kernel_repairs.mended(), padded_encoders.as_eager()):
             yield changed
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply
