@@ -94,6 +94,21 @@ class Teacher(nn.Module):
         return F.mse_loss(self.student(x), target - self.mean)
 
 
+class Bounded(nn.Module):
+    """A bound that two modules have, and that a decision reads by its second name."""
+
+    def __init__(self):
+        super().__init__()
+        bounds = nn.Module()
+        bounds.register_buffer("value", torch.tensor([0.5]))
+        self.inner, self.bounds = nn.Linear(3, 2), bounds
+        self.inner.add_module("bounds", bounds)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bound, found = self.bounds.value, self.inner(x)
+        return found.tanh() + bound if found.max() > bound else found * bound
+
+
 def suppression() -> Use:
     def run(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
         boxes, kept = linear(x), []
@@ -271,6 +286,7 @@ USES: dict[str, Callable[[], Use]] = {
     **{name: _of(function) for name, function in OF_PYTHON.items()},
     "a fixed point with its own way back": fixed_point, "padded sequences": padded_sequences,
     "writes by masks": writes_by_masks, "a teacher's running mean": lambda: (Teacher(), (_x(4, 3),), (_x(4, 3),)),
+    "a buffer of two names": lambda: (Bounded(), (_x(4, 3),), (_x(4, 3) * 0.1,)),
     "suppression": suppression, "experts": lambda: (Experts(), (_x(7, 4),), (_x(7, 4) * 3,)), "counted groups": counted_groups,
     "the hardest labels": hardest_labels, "a gradient's penalty": gradient_penalty, "checkpoints": checkpoints,
     "checked distributions": checked_distributions}

@@ -34,7 +34,7 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
     Both run once in eager torch, on copies. What depends on random numbers is left out. Without `must_run`, an example on which
     one of them raises is left out as well.
     """
-    states = [{name: _copied(held) for name, held in (*model.named_parameters(), *model.named_buffers())} for _ in range(2)]
+    states = [_state(model) for _ in range(2)]
     try:
         run, given, found = _checked(exported, states[0], examples)
         if run.draws:
@@ -57,6 +57,13 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
             _compare(value, states[1][spec.target], spec.target)
 
 
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Copies of the weights and buffers by all their names. Names of one tensor share a copy."""
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    copies = {id(held): _copied(held) for _, held in named}
+    return {name: copies[id(held)] for name, held in named}
+
+
 def changes_results(changed: Sequence[str], model: torch.nn.Module,
                     examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> bool:
     """Whether a second call of a model with the same arguments, buffers and random numbers has other results, as a call has
@@ -67,7 +74,7 @@ def changes_results(changed: Sequence[str], model: torch.nn.Module,
     try:
         with keeping_nothing(model):
             for _ in range(2):
-                state = {name: _copied(held) for name, held in (*model.named_parameters(), *model.named_buffers())}
+                state = _state(model)
                 args, kwargs = examples()
                 with own_random_numbers(args, kwargs):
                     made.append(pytree.tree_leaves(torch.func.functional_call(model, state, tuple(args), dict(kwargs))))
