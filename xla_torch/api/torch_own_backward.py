@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from ..autodiff.given import GivenPullback
-from ..core.errors import XlaError
-from ..hlo.derivatives import Lost, bringing
+from ..core.errors import DifferentiationError, XlaError
+from ..hlo.checks import is_check
+from ..hlo.derivatives import Lost, Mask, Pushforward, bringing
 from ..hlo.ir import Computation
 from ..storage import torch_private
 from ..storage.dtypes import torch_dtype
@@ -39,6 +40,23 @@ class OwnBackward(GivenPullback):
         lost = Lost(tuple(rules), "the way back of a module that torch exported")
         super().__init__(computation, lambda: bringing(back, lost))
         self.rules = tuple(rules)
+
+    def pushforward(self, present: Mask) -> Pushforward:
+        if self._decides():
+            raise DifferentiationError("a `backward` decides by its cotangent, so that it says nothing of tangents",
+                                       subject=self._computation.name, got=", ".join(self.rules),
+                                       hint="use torch.where in its `backward`, or xla_torch.grad")
+        return super().pushforward(present)
+
+    def _decides(self) -> bool:
+        """Whether the way back checks an assumption about its cotangents."""
+        moving = set(self._back.parameters[len(self._arguments):])
+        for instruction in self._back.instructions:
+            if any(operand in moving for operand in instruction.operands):
+                if is_check(instruction):
+                    return True
+                moving.add(instruction)
+        return False
 
 
 class _Run(torch.nn.Module):
@@ -103,7 +121,8 @@ def way_back(example: Example, computation: Computation, weights: Mapping[str, t
     def moving(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().clone().requires_grad_(tensor.is_floating_point())
 
-    cotangents = [torch.zeros(shape.dimensions, dtype=torch_dtype(shape.element_type) if shape.element_type.is_floating
+    # Ones as `backward` of a scalar gives them: decisions by cotangents are those for them, which each call checks.
+    cotangents = [torch.ones(shape.dimensions, dtype=torch_dtype(shape.element_type) if shape.element_type.is_floating
                               else torch.bool) for shape in computation.root.shape.leaves()]
     module = _Gradients(_Run(example.module, call, results), fixed)
     try:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
-from ..hlo.ir import Computation
+from ..hlo.checks import is_check
+from ..hlo.ir import Computation, Instruction
 from ..opcodes import token
 from ..transform.values import Value, as_op, regrouped
 from .calls import OpeningBuilder
@@ -21,6 +22,7 @@ from .derivatives import Joint, finished, tangent_leaves
 from .flags import Flags
 from .forward import Forward
 from .options import GradientOptions
+from .residuals import effects
 from .sharing import SharingBuilder
 
 T = TypeVar("T")
@@ -48,6 +50,8 @@ class FlatJoint:
         varying = self._joint.varying
         self.varying = [varying[k] for k in self._arrays]
         self.forward_part = list(self.builder.instructions)
+        self.effects: list[Instruction] = []
+        """What the last way back does besides, such as checks that a `backward` makes of its cotangents."""
 
     def cotangents(self, which: Sequence[bool]) -> list[XlaOp | None]:
         """New parameters: a cotangent for each chosen result, None for the others."""
@@ -59,11 +63,14 @@ class FlatJoint:
     def gradients(self, cotangents: Sequence[XlaOp | None], wanted: Sequence[int]) -> list[XlaOp]:
         """The wanted arguments' gradients for the results' cotangents. Each call adds a way back to the builder."""
         whole: list[XlaOp | None] = [None] * len(self._joint.outputs)
+        start, checked = len(self.builder.instructions), {i.operands[0] for i in self.forward_part if is_check(i)}
         for k, ct in zip(self._arrays, cotangents, strict=True):
             whole[k] = ct
         found: list[Cotangent] = []
         for ct, shape in zip(self._joint.backward(whole), self._shapes, strict=True):
             found += [leaf for leaf, _ in tree.arrays(tree.filled(ct, shape), shape)]
+        self.effects = [i for i in effects(self.builder.instructions[start:])
+                        if not (is_check(i) and i.operands[0] in checked)]
         return [as_op(self.builder, materialised(self.builder, found[k], self.arguments[k].shape.without_layout()))
                 for k in wanted]
 

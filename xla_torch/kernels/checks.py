@@ -23,7 +23,8 @@ def require(holds: torch.Tensor, *values: torch.Tensor, call: CustomCall) -> Non
             "an assumption of the traced program does not hold", subject="from_torch",
             got=f"{expression} is {not value if isinstance(value, bool) else _found(call, values) or other}",
             expected=asserted, where=where,
-            hint='trace with from_torch(..., assumptions="retrace"), which makes a program for each case')
+            hint='trace with from_torch(..., assumptions="retrace"), which makes a program for each case; within a `backward` '
+                 "use torch.where")
     elif not holds:
         raise ExecutionError("a check of the exported program failed", subject="from_torch", got=_found(call, values) or "false",
                              expected=asserted, where=where,

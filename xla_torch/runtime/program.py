@@ -230,7 +230,7 @@ class SplitPlan(Plan):
         self.joint = autodiff.flat.FlatJoint(program.name, self.entry, needed, None, self.options, opens)
         self.cotangents = self.joint.cotangents(self.joint.varying)
         arguments = [a.instruction for a in self.joint.arguments]
-        gradients = [g.instruction for g in self.joint.gradients(self.cotangents, self.wanted)]
+        gradients = [g.instruction for g in self.joint.gradients(self.cotangents, self.wanted)] + self.joint.effects
         # What is made of constants alone is made again: the lowering folds it.
         residuals = autodiff.residuals
         free = [*arguments, *residuals.unchanging(self.joint.forward_part, [])]
@@ -275,7 +275,7 @@ class SplitPlan(Plan):
                    gradients: Sequence[XlaOp]) -> Program:
         pace = [s.instruction for s in seeds if s is not None]
         inputs = [*(joint.arguments[k].instruction for k in self.read), *kept, *pace]
-        targets = [g.instruction for g in gradients]
+        targets = [*(g.instruction for g in gradients), *joint.effects]
         return self._cut(f"{self.program.name}_backward", inputs, targets, len(gradients), joint, pace)
 
     def _cut(self, name: str, inputs: Sequence[Instruction], targets: Sequence[Instruction], count: int,

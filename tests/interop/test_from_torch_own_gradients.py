@@ -1,0 +1,107 @@
+"""Gradients that a model changes itself: a `backward` that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import xla_torch
+from xla_torch.errors import AssumptionError, DifferentiationError
+
+F64 = torch.float64
+V = torch.tensor([0.7, -0.4, 1.3], dtype=F64)
+
+
+def gradients(model: Any, x: torch.Tensor, scale: float = 1.0) -> list[torch.Tensor]:
+    """The results of a call, and the gradients of x and of the parameters for a cotangent of this size."""
+    x = x.clone().requires_grad_()
+    held = [p for _, p in sorted(model.named_parameters())] if isinstance(model, nn.Module) else []
+    found = pytree.tree_leaves(model(x))
+    given = [scale * (r.detach().cos() + 2) for r in found if r.requires_grad]
+    found_gradients = torch.autograd.grad([r for r in found if r.requires_grad], [x, *held], given, allow_unused=True,
+                                          materialize_grads=True)
+    return [*(r.detach() for r in found), *found_gradients]
+
+
+def assert_same(ours: Any, model: Any, x: torch.Tensor, scale: float = 1.0) -> None:
+    for found, expected in zip(gradients(ours, x, scale), gradients(model, x, scale), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+# --------------------------------------------------------------------------------------- decisions by cotangents
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if g.norm() > 1:
+            g = g / g.norm()
+        return g
+
+
+class Skipped(Clipped):
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return g * 3 if g.abs().max() > 0.1 else None
+
+
+class BySaved(Clipped):
+    """Decides by what its forward kept, of which the model itself decides nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return g * 5 if ctx.saved_tensors[0].sum() > 0 else g
+
+
+def _decided_before(x: torch.Tensor) -> torch.Tensor:
+    return Clipped.apply(x.exp() if x.sum() > 0 else x)
+
+
+def _hooked(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    if y.requires_grad:
+        y.register_hook(lambda g: g.clamp(-0.5, 0.5) if g.abs().max() > 0.5 else g)
+    return y
+
+
+DECIDE: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, float]]] = {
+    # a function, and an argument and size of cotangents for which its gradient decides otherwise
+    "clips": (Clipped.apply, (V * -2, 0.01)),
+    "clips a layer": (lambda x: Clipped.apply(x * 2).square(), (V, 0.01)),
+    "skips": (Skipped.apply, (V, 0.01)),
+    "by what it saved": (BySaved.apply, (-V, 1.0)),
+    "after a decision": (_decided_before, (V, 0.01)),
+    "a hook": (_hooked, (V, 0.01)),
+}
+
+
+@pytest.mark.parametrize("name", DECIDE)
+def test_a_backward_that_decides_is_checked(name: str):
+    function, (other, size) = DECIDE[name]
+    ours = xla_torch.from_torch(function, V.clone().requires_grad_())
+    for x in (V, V * 1.5):
+        assert_same(ours, function, x)
+    torch.testing.assert_close(ours(other), function(other))
+    with pytest.raises(AssumptionError):
+        gradients(ours, other, size)
+
+
+def test_a_backward_that_decides_by_cotangents_has_no_tangents():
+    ours = xla_torch.from_torch(Clipped.apply, V)
+    with pytest.raises(DifferentiationError, match="decides by its cotangent"):
+        xla_torch.jvp(ours)(V, V)
+    torch.testing.assert_close(xla_torch.jvp(xla_torch.from_torch(BySaved.apply, V))(V, V)[1], V * 5)
