@@ -1,4 +1,4 @@
-"""Gradients that a model changes itself: a `backward` that decides."""
+"""Gradients that a model changes or takes itself: a `backward` that decides, torch.autograd.functional."""
 
 from __future__ import annotations
 
@@ -105,3 +105,46 @@ def test_a_backward_that_decides_by_cotangents_has_no_tangents():
     with pytest.raises(DifferentiationError, match="decides by its cotangent"):
         xla_torch.jvp(ours)(V, V)
     torch.testing.assert_close(xla_torch.jvp(xla_torch.from_torch(BySaved.apply, V))(V, V)[1], V * 5)
+
+
+# --------------------------------------------------------------------------------------- derivatives within the model
+
+
+FUNCTIONAL = torch.autograd.functional
+
+
+def _cubes(p: torch.Tensor) -> torch.Tensor:
+    return p**3
+
+
+def _sum(p: torch.Tensor) -> torch.Tensor:
+    return (p**3).sum()
+
+
+WITHIN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "jacobian": lambda v: FUNCTIONAL.jacobian(_cubes, v, create_graph=True),
+    "strict jacobian": lambda v: FUNCTIONAL.jacobian(_cubes, v, create_graph=True, strict=True),
+    "vectorized jacobian": lambda v: FUNCTIONAL.jacobian(_cubes, v, create_graph=True, vectorize=True),
+    "jacobian of a product": lambda v: FUNCTIONAL.jacobian(_cubes, v * 2, create_graph=True) * v,
+    "jacobian of two": lambda v: FUNCTIONAL.jacobian(lambda p, q: p**2 * q, (v, v.detach()), create_graph=True),
+    "hessian": lambda v: FUNCTIONAL.hessian(_sum, v, create_graph=True),
+    "vjp": lambda v: FUNCTIONAL.vjp(_cubes, v, v.sin(), create_graph=True),
+    "jvp": lambda v: FUNCTIONAL.jvp(_cubes, v, v.sin(), create_graph=True),
+    "hvp": lambda v: FUNCTIONAL.hvp(_sum, v, v.sin(), create_graph=True),
+    "vhp": lambda v: FUNCTIONAL.vhp(_sum, v, v.sin(), create_graph=True),
+    "constant jacobian": lambda v: FUNCTIONAL.jacobian(_cubes, v) * v,
+    "constant hessian": lambda v: FUNCTIONAL.hessian(_sum, v) * v,
+    "constant vjp": lambda v: FUNCTIONAL.vjp(_cubes, v, v.sin())[1] * v,
+    "constant hvp": lambda v: FUNCTIONAL.hvp(_sum, v, v.sin())[1] * v,
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_functional_derivatives_have_gradients(name: str):
+    function = WITHIN[name]
+    examples = [V, V.clone().requires_grad_()]
+    with torch.enable_grad():
+        programs = [xla_torch.from_torch(function, example) for example in examples]
+    for ours in programs:
+        for x in (V, V * -1.5):
+            assert_same(ours, function, x)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ from .torch_private import READING, Operator, is_view, level_of_transforms, priv
 
 _proxies = private(torch, "fx.experimental.proxy_tensor")
 _zero_tangents = private(torch, "ops.aten._efficientzerotensor.default")
+_preprocess: Any = private(torch, "autograd.functional._grad_preprocess")
 _modes, _pop, _push = (private(torch, f"overrides.{name}") for name in (
     "_get_current_function_mode_stack", "_pop_mode", "_push_mode"))
 
@@ -117,7 +120,8 @@ class _Stops(FunctionMode):
         has_graph = self._look()
         if func in _CHANGES:
             raise _refused(func.__name__)
-        with torch.fx.traceback.annotate({_ASKED: True}) if func in DETACHES else contextlib.nullcontext():
+        is_stop = func in DETACHES and not _is_by_functional(sys._getframe(1))
+        with torch.fx.traceback.annotate({_ASKED: True}) if is_stop else contextlib.nullcontext():
             found = self.call(func, args, kwargs) if has_graph else self._without_graph(func, args, kwargs)
         if has_graph:  # what comes of them may have derivatives from here on, as all that is there when they are turned off
             self._apart.clear()
@@ -155,6 +159,14 @@ class _Stops(FunctionMode):
         if not all(self._has_graph.get(k, True) for k in range(level)):
             raise _refused("torch.func within torch.no_grad")
         return found
+
+
+def _is_by_functional(frame: types.FrameType | None) -> bool:
+    """Whether `torch.autograd.functional` makes an input of its own with ``create_graph=True``. It detaches tensors that require
+    no gradient, as those of an example do, and takes a view of those that require one, as those of calls may."""
+    while frame is not None and frame.f_code.co_name == "__torch_function__":  # of other modes
+        frame = frame.f_back
+    return frame is not None and frame.f_code is _preprocess.__code__ and frame.f_locals["create_graph"]
 
 
 def _writes(func: Any) -> bool:
