@@ -39,6 +39,7 @@ from .runtime import dynamo
 from .runtime.computation import XlaComputation
 from .runtime.graphs_of_fx import symbolic_call
 from .runtime.steps import require_computation
+from .storage.applied_functions import keep_hooks
 from .storage.torch_private import (
     autocast_is_on,
     contents,
@@ -169,8 +170,8 @@ class XlaModule(torch.nn.Module):
 
         The result is called like the original. Names and order of parameters and buffers are the same, so `state_dict`s of both
         modules and of their optimizers are interchangeable. Frozen, tied and non-persistent weights and evaluation mode are
-        preserved. Buffers that a call updates are updated here. Without example arguments, the first call converts the module,
-        with its arguments as examples and in the mode (training or evaluation) that it then has.
+        preserved, and so are hooks of parameters. Buffers that a call updates are updated here. Without example arguments, the
+        first call converts the module, with its arguments as examples and in the mode (training or evaluation) that it then has.
 
         >>> module = xla_torch.nn.XlaModule.from_torch(torch.nn.Linear(2, 3), torch.ones(4, 2))
         >>> sorted(module.state_dict()), module(torch.ones(4, 2)).shape
@@ -192,6 +193,8 @@ class XlaModule(torch.nn.Module):
             made.get_submodule(group).register_buffer(last, made._at(name), persistent=False)
         if isinstance(module, torch.nn.Module):
             made._resemble(module)
+            copies = dict((*made.named_parameters(remove_duplicate=False), *made.named_buffers(remove_duplicate=False)))
+            keep_hooks((*module.named_parameters(), *module.named_buffers()), copies)
         return made
 
     def forward(self, *arguments: Any, **named: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Gradients that a model changes or takes itself: a `backward` that decides, torch.autograd.functional."""
+"""Gradients that a model changes or takes itself: a `backward` that decides, torch.autograd.functional, hooks of parameters."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import xla_torch
-from xla_torch.errors import AssumptionError, DifferentiationError
+from xla_torch.errors import AssumptionError, DifferentiationError, XlaWarning
+from xla_torch.nn import XlaModule
 
 F64 = torch.float64
 V = torch.tensor([0.7, -0.4, 1.3], dtype=F64)
@@ -148,3 +150,100 @@ def test_functional_derivatives_have_gradients(name: str):
     for ours in programs:
         for x in (V, V * -1.5):
             assert_same(ours, function, x)
+
+
+# --------------------------------------------------------------------------------------- hooks
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.b.weight = self.a.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.a(x))
+
+
+class Penalty(nn.Module):
+    """Differentiates by a parameter with a hook, or by way of a `backward`."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.layer, self.own = nn.Linear(3, 3), own
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        found, = torch.autograd.grad(y.square().sum(), self.layer.weight, create_graph=True)
+        return (found @ x).sin() + (BySaved.apply(y) if self.own else y)
+
+
+def _halves(make: Callable[[], nn.Module], name: str) -> nn.Module:
+    module = make()
+    module.get_parameter(name).register_hook(lambda g: g * 0.5)
+    return module
+
+
+def _with_hook(kind: str, hook: Callable[..., Any]) -> nn.Module:
+    module = nn.Linear(3, 3)
+    getattr(module, kind)(hook)
+    return module
+
+
+HOOKS: dict[str, Callable[[], nn.Module]] = {
+    "a parameter": lambda: _halves(lambda: nn.Linear(3, 3), "weight"),
+    "a tied parameter": lambda: _halves(Tied, "a.weight"),
+    "a parametrized parameter": lambda: _halves(
+        lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)), "parametrizations.weight.original0"),
+    "a parameter of a gradient within": lambda: _halves(lambda: Penalty(own=False), "layer.weight"),
+    "a parameter of a gradient within, and a backward": lambda: _halves(lambda: Penalty(own=True), "layer.weight"),
+    "full": lambda: _with_hook("register_full_backward_hook", lambda _, given, __: tuple(g * 2 for g in given)),
+    "full, before": lambda: _with_hook("register_full_backward_pre_hook", lambda _, given: tuple(g * 2 for g in given)),
+    "not full": lambda: _with_hook("register_backward_hook", lambda _, given, __: tuple(None if g is None else g * 2
+                                                                                        for g in given)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-full backward hook")
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_are_kept(name: str):
+    torch.manual_seed(0)
+    module = HOOKS[name]().double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", XlaWarning)
+        ours = XlaModule.from_torch(module, V.clone().requires_grad_())
+    for x in (V, V * 1.5):
+        assert_same(ours, module, x)
+
+
+class Scaled(nn.Module):
+    scale: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(3, requires_grad=True))
+        self.scale.register_hook(lambda g: g * 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+def _of_several(mode: Any) -> nn.Module:
+    module = nn.Linear(3, 3)
+    torch.autograd.graph.register_multi_grad_hook([module.weight, module.bias], lambda _: None, mode=mode)
+    return module
+
+
+def _after() -> nn.Module:
+    module = nn.Linear(3, 3)
+    module.weight.register_post_accumulate_grad_hook(lambda _: None)
+    return module
+
+
+@pytest.mark.parametrize(("make", "named"), [
+    (_after, "register_post_accumulate_grad_hook of weight"), (Scaled, "register_hook of scale"),
+    (lambda: _of_several("all"), "register_multi_grad_hook of weight, register_multi_grad_hook of bias"),
+    (lambda: _of_several("any"), "register_multi_grad_hook of weight, register_multi_grad_hook of bias")])
+def test_hooks_that_only_their_tensors_can_have_are_named(make: Callable[[], nn.Module], named: str):
+    with pytest.warns(XlaWarning, match=named):
+        XlaModule.from_torch(make(), torch.ones(3))

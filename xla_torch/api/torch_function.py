@@ -23,7 +23,7 @@ from ..pytree.signatures import Signature
 from ..pytree.structure import Path, Structure
 from ..runtime.computation import XlaComputation
 from ..storage import export_repairs, inline_regions, torch_graphs, torch_private
-from ..storage.applied_functions import functions_applied
+from ..storage.applied_functions import functions_applied, hooks_of_nodes
 from ..storage.value_reads import has_reads
 from . import (
     decomposition_tables,
@@ -112,6 +112,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         seen = torch_exporting.functions()
         (exported, names), lost = functions_applied(
             lambda: torch_exporting.exported(module_or_function, example_args, example_kwargs, dynamic_shapes, seen))
+        lost = (*lost, *hooks_of_nodes(module_or_function))
         make = functools.partial(_imported, names=names, functions=lost, **options)
         if torch_sizes.are_unknown(exported):
             return _of_many_sizes(exported, make)
@@ -147,6 +148,7 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
     def made(fixes_sizes: bool, fixes_numbers: bool = False) -> TorchFunction:
         (exported, names), lost = functions_applied(
             lambda: torch_exporting.exported_by_values(given, args, kwargs, fixes_sizes, fixes_numbers, trusts))
+        lost = (*lost, *hooks_of_nodes(given))
         labels = torch_exporting.labels(exported, options["by_arguments"])
         function = _imported(exported, names=names, functions=lost, example=_example(lost, given, args, kwargs), **options)
         for assumption in labels - set(function.assumptions):  # torch took it for granted as it decomposed the program

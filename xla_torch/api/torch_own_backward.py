@@ -19,6 +19,7 @@ from ..hlo.checks import is_check
 from ..hlo.derivatives import Lost, Mask, Pushforward, bringing
 from ..hlo.ir import Computation
 from ..storage import torch_private
+from ..storage.applied_functions import hooking, hooks_of
 from ..storage.dtypes import torch_dtype
 
 pytree = torch_private.pytree
@@ -64,11 +65,12 @@ class _Run(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module, call: Callable[..., Any], results: Sequence[int | None]):
         super().__init__()
-        self.model, self._call, self._results = model, call, tuple(results)
+        self.model, self._call, self._results, self._hooks = model, call, tuple(results), hooks_of(model)
 
     def forward(self, active: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor],
                 cotangents: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
-        found = pytree.tree_leaves(self._call(self.model, tensors))
+        with hooking(self.model, self._hooks):  # of the way back those hooks are, which the tensors themselves have
+            found = pytree.tree_leaves(self._call(self.model, tensors))
         moving = [(found[k], ct) for k, ct in zip(self._results, cotangents, strict=True)
                   if k is not None and found[k].is_floating_point() and found[k].requires_grad]
         if not moving:

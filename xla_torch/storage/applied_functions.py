@@ -1,16 +1,19 @@
 """Which classes of torch.autograd.Function a model applies, and whether it hooks gradients: torch.export keeps what is done
-forwards, and drops what is done backwards."""
+forwards, and drops what is done backwards. Copies of parameters get their hooks here."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from ..core import forks
+from ..core.errors import XlaWarning
 from .torch_private import private
 
 _Function: Any = torch.autograd.Function
@@ -71,3 +74,52 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
                 del _Base.apply
             else:
                 _Base.apply = of_base
+
+
+def hooks_of_nodes(model: Any) -> tuple[str, ...]:
+    """The functions of torch by which a module hooks nodes of autograd, which only its call does, and no class of a Function."""
+    modules = model.modules() if isinstance(model, torch.nn.Module) else ()
+    has_old = any(module._backward_hooks and not module._is_full_backward_hook for module in modules)
+    return ("Module.register_backward_hook",) if has_old else ()
+
+
+def hooks_of(module: torch.nn.Module) -> dict[str, list[Any]]:
+    """The hooks of a module's parameters, by name."""
+    return {name: [*held._backward_hooks.values()] for name, held in module.named_parameters() if held._backward_hooks}
+
+
+@contextlib.contextmanager
+def hooking(module: torch.nn.Module, hooks: Mapping[str, Iterable[Any]]) -> Iterator[None]:
+    """While it is on, tensors in the places of a module's parameters have these hooks: gradients within the model have them."""
+    held = {name: tensor for name, tensor in module.named_parameters() if tensor.requires_grad}
+    handles = [_hook(held[name], hook) for name, own in hooks.items() if name in held for hook in own]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def keep_hooks(given: Iterable[tuple[str, torch.Tensor]], copies: Mapping[str, torch.Tensor]) -> None:
+    """Register the hooks of tensors on their copies, and warn of those that only the tensors themselves can have."""
+    lost: dict[str, None] = {}
+    for name, tensor in given:
+        copy = copies.get(name, tensor)
+        if copy is tensor:
+            continue
+        for hook in (tensor._backward_hooks or {}).values():
+            if copy.requires_grad and not _is_of_several(hook):
+                copy.register_hook(hook)
+            else:
+                lost[f"{'register_multi_grad_hook' if _is_of_several(hook) else 'register_hook'} of {name}"] = None
+        if private(tensor, "_post_accumulate_grad_hooks"):
+            lost[f"register_post_accumulate_grad_hook of {name}"] = None
+    if lost:
+        warnings.warn(f"from_torch: hooks of the model are not kept: {', '.join(lost)}. Register them on the new module's "
+                      "parameters", XlaWarning, stacklevel=5)
+
+
+def _is_of_several(hook: Any) -> bool:
+    """Whether a hook is one of several that belong together: they wait for nodes of autograd of the tensors themselves."""
+    code = getattr(hook, "__code__", None)
+    return code is not None and code.co_filename == torch.autograd.graph.__file__

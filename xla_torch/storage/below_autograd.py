@@ -19,7 +19,7 @@ import torch.fx.traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..core.errors import UnsupportedError
-from .applied_functions import is_applying
+from .applied_functions import hooking, hooks_of, is_applying
 from .function_modes import DETACHES, FunctionMode, on_tensors
 from .torch_private import READING, Operator, is_view, level_of_transforms, private, pytree
 
@@ -35,12 +35,14 @@ def tracing(module: torch.nn.Module) -> Iterator[dict[Any, Any]]:
     """While it is on, the module calls what its `forward` does in operators, derivatives within it among them. Gives what each
     symbol of the first trace, a number that is read from a tensor, is in the trace of the operators."""
     own, forward, renamed = dict(vars(module)), module.forward, {}
+    hooks = hooks_of(module)
 
     @functools.wraps(forward)
     def traced(*args: Any, **kwargs: Any) -> Any:
         module.forward = forward
         try:
-            return _traced(forward, args, kwargs, [*module.parameters(), *module.buffers()], renamed)
+            with hooking(module, hooks):  # the export's tensors are in the places of its parameters
+                return _traced(forward, args, kwargs, [*module.parameters(), *module.buffers()], renamed)
         finally:
             module.forward = traced
 
