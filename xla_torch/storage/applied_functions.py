@@ -79,13 +79,17 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
 def hooks_of_nodes(model: Any) -> tuple[str, ...]:
     """The functions of torch by which a module hooks nodes of autograd, which only its call does, and no class of a Function."""
     modules = model.modules() if isinstance(model, torch.nn.Module) else ()
-    has_old = any(module._backward_hooks and not module._is_full_backward_hook for module in modules)
+    has_old = any(_hooks(module) and not private(module, "_is_full_backward_hook") for module in modules)
     return ("Module.register_backward_hook",) if has_old else ()
 
 
 def hooks_of(module: torch.nn.Module) -> dict[str, list[Any]]:
     """The hooks of a module's parameters, by name."""
-    return {name: [*held._backward_hooks.values()] for name, held in module.named_parameters() if held._backward_hooks}
+    return {name: [*hooks.values()] for name, held in module.named_parameters() if (hooks := _hooks(held))}
+
+
+def _hooks(held: torch.Tensor | torch.nn.Module) -> dict[Any, Any]:
+    return private(held, "_backward_hooks") or {}
 
 
 @contextlib.contextmanager
@@ -107,7 +111,7 @@ def keep_hooks(given: Iterable[tuple[str, torch.Tensor]], copies: Mapping[str, t
         copy = copies.get(name, tensor)
         if copy is tensor:
             continue
-        for hook in (tensor._backward_hooks or {}).values():
+        for hook in _hooks(tensor).values():
             if copy.requires_grad and not _is_of_several(hook):
                 copy.register_hook(hook)
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -122,7 +122,7 @@ class _Stops(FunctionMode):
         has_graph = self._look()
         if func in _CHANGES:
             raise _refused(func.__name__)
-        is_stop = func in DETACHES and not _is_by_functional(sys._getframe(1))
+        is_stop = func in DETACHES and not _is_by_functional(inspect.currentframe())
         with torch.fx.traceback.annotate({_ASKED: True}) if is_stop else contextlib.nullcontext():
             found = self.call(func, args, kwargs) if has_graph else self._without_graph(func, args, kwargs)
         if has_graph:  # what comes of them may have derivatives from here on, as all that is there when they are turned off

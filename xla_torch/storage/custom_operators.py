@@ -24,7 +24,8 @@ def in_python(function: Any) -> Callable[..., Any] | None:
 
 
 def _called(definition: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    function, backward, setup = definition._init_fn, definition._backward_fn, definition._setup_context_fn
+    function, backward, setup, name = (private(definition, path) for path in (
+        "_init_fn", "_backward_fn", "_setup_context_fn", "_qualname"))
     given = inspect.signature(function).bind(*args, **kwargs)
     given.apply_defaults()
     if backward is None:
@@ -52,7 +53,6 @@ def _called(definition: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         found = found if isinstance(found, tuple) else (found,)
         return tuple(g for arg, of_arg in zip(given.args, found, strict=True) for g in _of_leaves(arg, of_arg))
 
-    name = definition._qualname
     opened: Any = type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(back)})
     return pytree.tree_unflatten(opened.apply(*leaves), results[0])
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from ..core.errors import XlaWarning
 from .replaced_attributes import replacing
+from .torch_private import private
 
 _Encoder: Any = torch.nn.TransformerEncoder
 _forward = _Encoder.forward
+_canonical_mask: Any = private(torch.nn.functional, "_canonical_mask")
 
 
 @contextlib.contextmanager
@@ -39,7 +40,7 @@ def _run(self: Any, src: torch.Tensor, mask: torch.Tensor | None = None, src_key
                       "program gives what it does with gradients. Make it with enable_nested_tensor=False for the same in "
                       "both, or call it within torch.no_grad in the model", XlaWarning, stacklevel=2)
         return _forward(self, src, mask, src_key_padding_mask, is_causal)
-    padding: Any = functional._canonical_mask(src_key_padding_mask, "src_key_padding_mask", None, "", src.dtype)
+    padding: Any = _canonical_mask(src_key_padding_mask, "src_key_padding_mask", None, "", src.dtype)
     is_padding = padding != 0
     # Only sequences whose padding is at the end become nested ones.
     is_nested = ~(is_padding[:, :-1] & ~is_padding[:, 1:]).any()
