@@ -14,7 +14,7 @@ from torch import distributions, nn
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from xla_torch.errors import AssumptionError, UnsupportedError, XlaWarning
+from xla_torch.errors import AssumptionError, ExecutionError, UnsupportedError, XlaWarning
 from xla_torch.nn import XlaModule
 
 F64, NAN = torch.float64, math.nan
@@ -361,6 +361,15 @@ def test_padded_positions_are_those_of_eager_torch(name: str):
     for padding in (END, FRONT, ALL)[:3 if name in {"nested", "frozen", "with a norm"} else 2]:
         x = _x(2, 5, 8)
         torch.testing.assert_close(ours(x, padding).detach(), module(x, padding))
+
+
+def test_an_encoder_checks_that_floats_of_its_padding_are_a_mask():
+    module, x = With(_without_gradients, _encoder()).double(), _x(2, 5, 8)
+    mask = torch.zeros(2, 5, dtype=F64).masked_fill(END, -torch.inf)
+    ours = XlaModule.from_torch(module, x, mask)
+    torch.testing.assert_close(ours(x, mask), module(x, mask))
+    with pytest.raises(ExecutionError, match="0 and -inf"):
+        ours(x, mask.clamp(min=-0.5))
 
 
 def test_an_encoder_with_gradients_warns_of_its_padding():

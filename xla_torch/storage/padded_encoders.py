@@ -16,7 +16,7 @@ import torch
 
 from ..core.errors import XlaWarning
 from .replaced_attributes import replacing
-from .torch_private import private
+from .torch_private import assert_in_graph, private
 
 _Encoder: Any = torch.nn.TransformerEncoder
 _forward = _Encoder.forward
@@ -42,6 +42,8 @@ def _run(self: Any, src: torch.Tensor, mask: torch.Tensor | None = None, src_key
         return _forward(self, src, mask, src_key_padding_mask, is_causal)
     padding: Any = _canonical_mask(src_key_padding_mask, "src_key_padding_mask", None, "", src.dtype)
     is_padding = padding != 0
+    if src_key_padding_mask.is_floating_point():  # eager torch takes other floats for padding and as weights, by its path
+        assert_in_graph((padding.isneginf() | ~is_padding).all(), "a padding mask of floats has no others than 0 and -inf")
     # Only sequences whose padding is at the end become nested ones.
     is_nested = ~(is_padding[:, :-1] & ~is_padding[:, 1:]).any()
     layers: Any = types.SimpleNamespace(layers=self.layers, norm=None, use_nested_tensor=False)
